@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{Blueprint, Capacity, ModelSpec};
 use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
-use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
+use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
@@ -82,6 +82,16 @@ impl<S: Source + 'static> ModelFiles<S> {
         Ok(tokenizer)
     }
 
+    /// Returns the settings for prompts.
+    ///
+    /// # Errors
+    /// As [`Self::tokenizer`], and [`Error::BadTemplate`].
+    pub(crate) async fn prompts(&self) -> Result<Prompts> {
+        let (template, sampling) = (self.checkpoint.template().await?, self.checkpoint.sampling().clone());
+        let Blueprint { spec, capacity, .. } = &self.blueprint;
+        Ok(Prompts::new(self.tokenizer().await?, template, sampling, spec.into(), capacity.max_context))
+    }
+
     /// Keeps only what is needed to load the model onto devices, repeatedly if required.
     pub(crate) fn into_loadable(self) -> Loadable<S> {
         let arithmetic = Cell::new(self.blueprint.arithmetic);
@@ -133,28 +143,23 @@ impl Session {
     ) -> Result<Self> {
         let device = device.into();
         if options.is_parallel(assistant.is_some()) {
-            let (option, value) = match options.sp_degree {
-                1 => ("draft_device", "cpu".into()),
-                more => ("sp_degree", more.to_string()),
-            };
+            let (option, value) = LoadOptions::parallel_option(options.sp_degree);
             let allowed = "what one device computes".into();
             return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         let target = ModelFiles::open(target, options).await?;
-        let tokenizer = Rc::new(target.tokenizer().await?);
-        let template = target.checkpoint.template().await?;
-        let (context, sampling) = (target.blueprint.capacity.max_context, target.checkpoint.sampling().clone());
+        let prompts = target.prompts().await?;
         let warnings = target.warnings.clone();
         let mut pair = Pair { target: target.into_loadable(), assistant: None, tokenizers: None, warnings };
         match assistant {
             None => {}
-            Some(source) => match open_assistant(source, options, context).await {
+            Some(source) => match open_assistant(source, options, prompts.context).await {
                 Err(error) => pair.warnings.push(without_assistant(&error)),
                 Ok((mut assistant, other)) => {
                     assistant.blueprint.shares_sampler = true;
-                    if let Some(difference) = tokenizer.difference(&other) {
+                    if let Some(difference) = prompts.tokenizer.difference(&other) {
                         pair.warnings.push(translated(&difference));
-                        pair.tokenizers = Some([tokenizer.clone(), Rc::new(other)]);
+                        pair.tokenizers = Some([prompts.tokenizer.clone(), Rc::new(other)]);
                     }
                     pair.assistant = Some(assistant.into_loadable());
                 }
@@ -166,17 +171,14 @@ impl Session {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let (mut engine, warnings) = match (pair.build(&device, &mut progress).await, &device) {
+        let (engine, warnings) = match (pair.build(&device, &mut progress).await, &device) {
             (Err(Error::DeviceLost { .. }), Device::Gpu(gpu)) => {
                 pair.build(&Device::Gpu(gpu.reopen().await?), &mut progress).await
             }
             (built, _) => built,
         }?;
-        let learned = Learned::new(&mut engine).await;
-        let prompts = Prompts::new(tokenizer, template, sampling, (&pair.target.blueprint.spec).into(), context);
         let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
-        let grammars = None;
-        Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
+        Ok(Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(pair), warnings).await })
     }
 }
 

@@ -3,52 +3,52 @@
 //!
 //! ```text
 //!  where the text is written                threads, workers of a page, or tasks next to it
-//!  speculate::dsi::Dsi ── orders ──> target 0, target 1, ..., drafter
+//!  speculate::dsi::Dsi ─ commands ─> target 0, target 1, ..., drafter
 //!         │   ^────────── reports ────────┘
 //!         └─> Sink: tokens in order, never taken back
 //! ```
 //!
 //! All instances run on devices of the same kind: another kind rounds differently and would write another text.
 
-mod crew;
+mod connect;
+mod instance;
+mod instance_loop;
+mod instances;
 mod load;
-mod serve;
-mod served;
+mod run;
 #[cfg(not(target_arch = "wasm32"))]
-mod servers;
-mod tasks;
-mod text;
+mod spawn;
+mod task_instances;
 #[cfg(not(target_arch = "wasm32"))]
-mod threads;
+mod thread_instances;
 mod translated;
-mod worker;
-mod writer;
 
 pub use crate::load::load_alone;
-pub use crew::{Crew, Order, Report, Role};
+pub use connect::connect;
+pub use instance::ModelInstance;
+pub use instance_loop::{Inbox, run_instance};
+pub use instances::{Command, Instances, NumberedReport, Report, Role};
 pub use load::{LocalDevice, Prepared, set_up};
-pub use serve::{Inbox, work};
+pub use run::{Guess, RunOptions, run};
 #[cfg(not(target_arch = "wasm32"))]
-pub use servers::Servers;
-pub use tasks::Tasks;
-pub use text::{Guess, Plan, write};
+pub use spawn::Build;
+pub use task_instances::TaskInstances;
 #[cfg(not(target_arch = "wasm32"))]
-pub use threads::Build;
+pub use thread_instances::{ThreadInstances, load};
 pub use translated::Translated;
-pub use worker::Worker;
-pub use writer::Writer;
 
 use crate::backend::Backend;
+use crate::backend::server::Later;
 use crate::constraint::ResponseFormat;
 use crate::error::{Error, Result};
-use crate::gpu::DeviceInfo;
-use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::gpu::{Counters, DeviceInfo};
+use crate::model::Memory;
+use crate::options::{Acceptance, Arithmetic, DrafterChoice, LoadOptions, Schedule, Speculation};
 use crate::sample::Sampling;
-use crate::session::{Call, Generation, Progress, Prompt, Prompts, setup};
-use crate::speculate::PromptLookup;
+use crate::session::{Call, Emitter, Executor, Prompts, Single, setup};
 use crate::speculate::dsi::Tuner;
+use crate::speculate::{PromptLookup, Stats};
 use crate::target::{MAX_DRAFT, Queue, Target};
-use std::ops::ControlFlow;
 
 /// A model of one instance.
 pub trait Instance: Target {
@@ -81,11 +81,10 @@ impl Instance for Backend {
     }
 }
 
-/// A loaded target on several instances, with its draft model.
+/// Several instances of a target, with their draft model.
 pub struct Parallel {
-    prompts: Prompts,
     arithmetic: Arithmetic,
-    crew: Box<dyn Crew>,
+    instances: Box<dyn Instances>,
     device: DeviceInfo,
     /// Device of the draft model, if it is on this thread.
     local: LocalDevice,
@@ -94,76 +93,86 @@ pub struct Parallel {
     tuners: [Tuner; 2],
 }
 
-impl Parallel {
-    /// Returns the kind of device that all instances run on.
-    pub fn device(&self) -> &DeviceInfo {
-        &self.device
-    }
-
-    /// Returns warnings about loading, for the user. Each text's statistics repeat them.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// Continues a prompt. `on_progress` is called during prefill and for each token, and can stop the generation.
-    ///
+impl Executor for Parallel {
     /// Drafts come from the draft model, else from the text so far. The lookahead is the number of draft tokens per verify task:
     /// `num_assistant_tokens` (with lookup `prompt_lookup_num_tokens`). Under the schedule `adaptive` it follows the measurements
     /// ([`Tuner::lookahead`]), with lookup up to that number.
     ///
-    /// # Errors
-    /// As [`crate::Session::generate`]. Also [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other
-    /// drafters. The instances stay usable.
-    pub async fn generate(
-        &mut self,
-        prompt: &Prompt,
-        options: &GenerateOptions,
-        on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-    ) -> Result<Generation> {
-        if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
-            return self.refuse("response_format", "a form", "none: devices do not share a grammar");
-        }
-        let call = Call::new(&self.prompts, prompt, options, self.crew.has_drafter())?;
-        let (guess, lookahead, longest) = self.guess(options, call.values.do_sample, &call.ends)?;
-        let longest = longest.filter(|_| options.drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
-        let mut out = call.emitter(&self.prompts.tokenizer, on_progress);
-        let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
-        let (sampling, ends) = (call.sampling.clone(), call.ends.clone());
-        let plan = Plan { sampling, lookahead, longest, guess, ends, capacity: self.prompts.context };
-        let mut stats = write(&mut *self.crew, &call.prompt, plan, tuner, &mut out).await?;
-        if options.drafting.prediction.is_some() {
-            let (option, value) = self.split_by();
-            stats.warnings.insert(0, format!("with {option} {value} no prediction is used"));
-        }
-        call.describe(&mut stats, self.arithmetic, self.warnings.iter().cloned());
-        out.finish(stats)
+    /// Refuses constraints, acceptance by rejection, log-probabilities and other drafters.
+    fn run<'a>(
+        &'a mut self,
+        prompts: &'a Prompts,
+        call: &'a Call<'_>,
+        out: &'a mut Emitter<'_>,
+    ) -> Later<'a, Result<Stats>> {
+        Box::pin(async move {
+            let drafting = &call.options.drafting;
+            let (guess, lookahead, longest) = self.guess(call)?;
+            let longest = longest.filter(|_| drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
+            let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
+            let (sampling, ends) = (call.sampling.clone(), call.ends.clone());
+            let options = RunOptions { sampling, lookahead, longest, guess, ends, capacity: prompts.context };
+            let mut stats = run(&mut *self.instances, &call.prompt, options, tuner, out).await?;
+            if drafting.prediction.is_some() {
+                let (option, value) = LoadOptions::parallel_option(self.instances.sp_degree());
+                stats.warnings.insert(0, format!("with {option} {value} no prediction is used"));
+            }
+            Ok(stats)
+        })
     }
 
-    /// Returns the option that requested several instances, and its value.
-    pub(crate) fn split_by(&self) -> (&'static str, String) {
-        match self.crew.sp_degree() {
-            1 => ("draft_device", "cpu".into()),
-            several => ("sp_degree", several.to_string()),
-        }
+    fn device(&self) -> &DeviceInfo {
+        &self.device
     }
 
+    fn memory(&self) -> [Option<Memory>; 2] {
+        [None, self.local.borrow().as_ref().map(|local| local.memory)]
+    }
+
+    fn counters(&self) -> Counters {
+        self.local.borrow().as_ref().map(|local| local.device.counters()).unwrap_or_default()
+    }
+
+    fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
+    fn has_draft_model(&self) -> bool {
+        self.instances.has_drafter()
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn single(&mut self) -> Result<&mut Single> {
+        let (option, value) = LoadOptions::parallel_option(self.instances.sp_degree());
+        let allowed = "the default, for embeddings and scores".into();
+        Err(Error::BadOption { option: option.into(), value, allowed })
+    }
+}
+
+impl Parallel {
     fn refuse<T>(&self, option: &'static str, value: &str, allowed: &str) -> Result<T> {
-        let (split, by) = self.split_by();
+        let (split, by) = LoadOptions::parallel_option(self.instances.sp_degree());
         let allowed = format!("{allowed}, with {split} {by}");
         Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
     }
 
     /// Returns the drafter, the tokens of a verify task, and their maximum.
-    fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize, Option<usize>)> {
-        let drafting = &options.drafting;
+    fn guess(&self, call: &Call<'_>) -> Result<(Guess, usize, Option<usize>)> {
+        let (options, drafting) = (call.options, &call.options.drafting);
         let bad = |option, value, allowed| self.refuse(option, value, allowed);
+        if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
+            return bad("response_format", "a form", "none: devices do not share a grammar");
+        }
         if options.logprobs {
             return bad("logprobs", "true", "false: devices exchange tokens only, and nothing is approximated");
         }
-        if drawn && drafting.acceptance == Acceptance::Rejection {
+        if call.values.do_sample && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
-        let model = self.crew.has_drafter() && drafting.num_assistant_tokens > 0;
+        let model = self.instances.has_drafter() && drafting.num_assistant_tokens > 0;
         let model = match drafting.drafter {
             DrafterChoice::Auto => model && drafting.prompt_lookup_num_tokens.is_none(),
             DrafterChoice::DraftModel => model,
@@ -178,7 +187,8 @@ impl Parallel {
             return Ok((Guess::Model, drafting.num_assistant_tokens.clamp(1, MAX_DRAFT), Some(MAX_DRAFT)));
         }
         let count = drafting.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
-        let lookup = PromptLookup::new(count, drafting.max_matching_ngram_size, drafting.prompt_lookup_rule, ends);
+        let lookup =
+            PromptLookup::new(count, drafting.max_matching_ngram_size, drafting.prompt_lookup_rule, &call.ends);
         Ok((Guess::Lookup(lookup), count, Some(count)))
     }
 }

@@ -7,7 +7,9 @@ use crate::checkpoint::of_assistant;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::options::LoadOptions;
-use crate::parallel::Writer;
+use crate::parallel;
+use crate::session::Generator;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
@@ -117,14 +119,14 @@ impl EngineBuilder {
         let worker = Arc::new(worker);
         let own = worker.clone();
         let work = move || {
-            let mut writer = match self.writer() {
-                Ok(writer) => writer,
+            let mut generator = match self.generator() {
+                Ok(generator) => generator,
                 Err(error) => return asked.answer(Err(error)),
             };
-            let about = About { device: writer.device().clone(), warnings: writer.warnings().to_vec() };
+            let about = About { device: generator.device().clone(), warnings: generator.warnings().to_vec() };
             asked.answer(Ok(Engine { worker: own, about: Arc::new(about) }));
             for call in called {
-                call(&mut writer);
+                call(&mut generator);
             }
         };
         match thread::Builder::new().name("foretoken".into()).spawn(work) {
@@ -141,7 +143,7 @@ impl EngineBuilder {
     }
 
     /// Loads the models; runs on the thread that keeps them.
-    fn writer(mut self) -> Result<Writer> {
+    fn generator(mut self) -> Result<Box<Generator>> {
         #[cfg(feature = "remote")]
         let is_served = !self.served.urls.is_empty();
         #[cfg(not(feature = "remote"))]
@@ -155,8 +157,8 @@ impl EngineBuilder {
             let words = files::words("model", &self.model, &mut self.on_progress)?;
             let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
             endpoint.api_key = self.served.key.transpose()?;
-            return pollster::block_on(Writer::connect(
-                std::rc::Rc::new(Http::default()),
+            return pollster::block_on(parallel::connect(
+                Rc::new(Http::default()),
                 endpoint,
                 words,
                 assistant,
@@ -165,6 +167,6 @@ impl EngineBuilder {
             ));
         }
         let target = files::open("model", &self.model, &mut self.on_progress)?;
-        pollster::block_on(Writer::load(target, assistant, &self.options, &mut self.on_progress))
+        pollster::block_on(parallel::load(target, assistant, &self.options, &mut self.on_progress))
     }
 }

@@ -14,14 +14,13 @@ pub use writing::Writing;
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::options::{GenerateOptions, Pooling};
-use crate::parallel::Writer;
-use crate::session::{Embedding, Prompt, Score};
+use crate::session::{Embedding, Generator, Prompt, Score};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// Task for the thread of the models.
-type Call = Box<dyn FnOnce(&mut Writer) + Send>;
+type Call = Box<dyn FnOnce(&mut Generator) + Send>;
 
 /// Thread that owns the models.
 struct Worker {
@@ -105,7 +104,7 @@ impl Engine {
     /// [`Error::BadTemplate`](crate::Error::BadTemplate), [`Error::BadTokenizer`](crate::Error::BadTokenizer).
     pub fn tokenize(&self, prompt: impl Into<Prompt>, options: GenerateOptions) -> Answer<Vec<u32>> {
         let prompt = prompt.into();
-        self.call(move |writer| writer.encode(&prompt, &options))
+        self.call(move |generator| generator.encode(&prompt, &options))
     }
 
     /// Returns the text of token ids, with or without special tokens.
@@ -114,7 +113,7 @@ impl Engine {
     /// In the answer: [`Error::BadTokenizer`](crate::Error::BadTokenizer).
     pub fn detokenize(&self, ids: impl Into<Vec<u32>>, skip_special_tokens: bool) -> Answer<String> {
         let ids = ids.into();
-        self.call(move |writer| writer.tokenizer().decode(&ids, skip_special_tokens))
+        self.call(move |generator| generator.tokenizer().decode(&ids, skip_special_tokens))
     }
 
     /// Returns the embedding of a text: its pooled hidden states after the final norm, divided by their L2 norm if `normalize`.
@@ -124,7 +123,7 @@ impl Engine {
     /// In the answer: as [`Engine::tokenize`], [`Error::ContextFull`](crate::Error::ContextFull), and device errors.
     pub fn embed(&self, text: impl Into<Prompt>, pooling: Pooling, normalize: bool) -> Answer<Embedding> {
         let text = text.into();
-        self.call(move |writer| pollster::block_on(writer.session()?.embed(&text, pooling, normalize)))
+        self.call(move |generator| pollster::block_on(generator.embed(&text, pooling, normalize)))
     }
 
     /// Returns the likelihood of each continuation of a prompt, from unprocessed logits. The prompt is read once. A text is
@@ -138,14 +137,14 @@ impl Engine {
         continuations: impl IntoIterator<Item = P>,
     ) -> Answer<Vec<Score>> {
         let (prompt, continuations) = (prompt.into(), continuations.into_iter().map(Into::into).collect::<Vec<_>>());
-        self.call(move |writer| pollster::block_on(writer.session()?.score(&prompt, &continuations)))
+        self.call(move |generator| pollster::block_on(generator.score(&prompt, &continuations)))
     }
 
     /// Runs `work` on the thread of the models, after all earlier calls.
-    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Writer) -> Result<T> + Send + 'static) -> Answer<T> {
+    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Generator) -> Result<T> + Send + 'static) -> Answer<T> {
         let (answer, asked) = Answer::new();
         // If the thread has ended, the sender is dropped, and the answer reports that.
-        let call: Call = Box::new(move |writer| asked.answer(work(writer)));
+        let call: Call = Box::new(move |generator| asked.answer(work(generator)));
         let _ = self.worker.calls.as_ref().map(|calls| calls.send(call));
         answer
     }
@@ -194,7 +193,7 @@ mod tests {
         let engine = load();
         let has_ended = Arc::new(AtomicBool::new(false));
         let ends = Ends(has_ended.clone());
-        let keep = move |_: &mut Writer| {
+        let keep = move |_: &mut Generator| {
             KEPT.set(Some(ends));
             Ok(())
         };

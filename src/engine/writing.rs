@@ -42,7 +42,7 @@ impl<'chat> Writing<'chat> {
         let cancel = CancelToken::default();
         let cancelled = cancel.clone();
         // The last event is the result; if the channel closes without one, the thread has panicked.
-        drop(engine.call(move |writer| {
+        drop(engine.call(move |generator| {
             let mut hear = |progress: Progress<'_>| {
                 if let Progress::Token(token) = progress {
                     // This fails only if the receiver was dropped, which also cancels.
@@ -50,7 +50,7 @@ impl<'chat> Writing<'chat> {
                 }
                 cancelled.flow()
             };
-            let generating = writer.generate(&prompt, &options, &mut hear);
+            let generating = generator.generate(&prompt, &options, &mut hear);
             let generation = pollster::block_on(cancelled.watch(generating, pending::<()>()));
             let _ = sender.unbounded_send(Event::End(Box::new(generation)));
             Ok(())

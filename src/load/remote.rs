@@ -7,7 +7,7 @@ use crate::checkpoint::Texts;
 use crate::error::Error;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
-use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
+use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Target;
 use crate::text::Translator;
 use crate::weights::Source;
@@ -24,22 +24,22 @@ impl Session {
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Self {
         let Texts { tokenizer, template, sampling, tokens, .. } = texts;
-        let tokenizer = Rc::new(tokenizer);
-        let (context, mut warnings) = (server.capacity(), server.warnings().to_vec());
+        let mut warnings = server.warnings().to_vec();
+        let prompts = Prompts::new(tokenizer, template, sampling, tokens, server.capacity());
         let (mut draft, mut translator) = (None, None);
         if let Some(source) = assistant {
             let built = async {
                 let (device, warning) = Device::open(options, &GpuOptions::default()).await?;
-                let (model, other) = open_assistant(source, options, context).await?;
+                let (model, other) = open_assistant(source, options, prompts.context).await?;
                 let model = build_alone(&device, model, false, loaded).await?;
                 warnings.extend(warning);
                 Ok::<_, Error>((model, other))
             };
             match built.await {
                 Ok((model, other)) => {
-                    if let Some(difference) = tokenizer.difference(&other) {
+                    if let Some(difference) = prompts.tokenizer.difference(&other) {
                         warnings.push(translated(&difference));
-                        translator = Some(Translator::new(tokenizer.clone(), Rc::new(other)));
+                        translator = Some(Translator::new(prompts.tokenizer.clone(), Rc::new(other)));
                     }
                     draft = Some(model);
                 }
@@ -50,11 +50,8 @@ impl Session {
         if let Some(translator) = translator {
             engine.translate_by(Box::new(translator));
         }
-        let mut engine = Backend::Server(Box::new(engine));
-        let learned = Learned::new(&mut engine).await;
-        let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
-        let (prompt_cache, origin) = (PromptCache::new(0), Box::new(Elsewhere));
-        Self { engine, prompts, learned, prompt_cache, grammars: None, origin, warnings }
+        let (engine, prompt_cache) = (Backend::Server(Box::new(engine)), PromptCache::new(0));
+        Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(Elsewhere), warnings).await }
     }
 }
 

@@ -26,6 +26,11 @@ impl LoadOptions {
         self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
     }
 
+    /// Returns the option that requested parallel models, and its value.
+    pub(crate) fn parallel_option(sp_degree: usize) -> (&'static str, String) {
+        if sp_degree > 1 { ("sp_degree", sp_degree.to_string()) } else { ("draft_device", "cpu".into()) }
+    }
+
     /// Checks that every value is in its range.
     ///
     /// # Errors

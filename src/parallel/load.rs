@@ -1,14 +1,13 @@
 //! Preparation of several instances. The coordinator needs the tokenizer; each instance reads its own weights.
 
-use super::{Crew, Parallel, Translated};
+use super::{Instances, Parallel, Translated};
 use crate::backend::{Backend, Device};
-use crate::checkpoint::Texts;
 use crate::error::Result;
 use crate::gpu::{DeviceInfo, GpuOptions};
 use crate::load::{ModelFiles, load_alone, open_assistant, translated, without_assistant};
 use crate::model::Memory;
 use crate::options::{Arithmetic, ArithmeticChoice, DeviceChoice, LoadOptions};
-use crate::session::Prompts;
+use crate::session::{Generator, Prompts};
 use crate::text::Translator;
 use crate::weights::Source;
 use std::cell::RefCell;
@@ -17,7 +16,7 @@ use std::rc::Rc;
 
 /// Parts that are needed before there are instances.
 pub struct Prepared {
-    prompts: Prompts,
+    pub(crate) prompts: Prompts,
     arithmetic: Arithmetic,
     /// `true`: the draft model can be used.
     pub with_drafter: bool,
@@ -38,31 +37,15 @@ impl Prepared {
         options: &LoadOptions,
     ) -> Result<Self> {
         let target = ModelFiles::open(target, options).await?;
-        let (tokenizer, template) = (Rc::new(target.tokenizer().await?), target.checkpoint.template().await?);
         let arithmetic = match target.blueprint.arithmetic {
             ArithmeticChoice::Int8 if target.blueprint.may_quantise() => Arithmetic::Int8,
             _ => Arithmetic::F32,
         };
-        let (sampling, context) = (target.checkpoint.sampling().clone(), target.blueprint.capacity.max_context);
-        let spec = (&target.blueprint.spec).into();
-        let prompts = Prompts::new(tokenizer, template, sampling, spec, context);
-        Ok(Self::open_drafter(prompts, arithmetic, target.warnings, assistant, options).await)
+        Ok(Self::open_drafter(target.prompts().await?, arithmetic, target.warnings, assistant, options).await)
     }
 
-    /// Prepares a target on servers, whose context length is known.
-    pub(super) async fn of_texts<A: Source + 'static>(
-        texts: Texts,
-        context: usize,
-        warnings: Vec<String>,
-        assistant: Option<A>,
-        options: &LoadOptions,
-    ) -> Self {
-        let Texts { tokenizer, template, sampling, tokens, .. } = texts;
-        let prompts = Prompts::new(Rc::new(tokenizer), template, sampling, tokens, context);
-        Self::open_drafter(prompts, Arithmetic::default(), warnings, assistant, options).await
-    }
-
-    async fn open_drafter<A: Source + 'static>(
+    /// Reads the draft model's files, if given, except weights.
+    pub(super) async fn open_drafter<A: Source + 'static>(
         prompts: Prompts,
         arithmetic: Arithmetic,
         mut warnings: Vec<String>,
@@ -85,21 +68,21 @@ impl Prepared {
         Self { prompts, arithmetic, with_drafter, translator, warnings }
     }
 
-    /// Returns the number of positions in the target's cache.
-    pub fn context(&self) -> usize {
-        self.prompts.context
-    }
-
     /// Adds instances on a device of this kind. `failed`: why they lack a draft model that was requested.
-    pub fn with(self, crew: impl Crew + 'static, device: DeviceInfo, failed: Option<impl Display>) -> Parallel {
+    pub fn with(
+        self,
+        instances: impl Instances + 'static,
+        device: DeviceInfo,
+        failed: Option<impl Display>,
+    ) -> Generator<Parallel> {
         let Self { prompts, arithmetic, translator, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        let crew: Box<dyn Crew> = match translator {
-            Some(translator) => Box::new(Translated::new(Box::new(crew), Box::new(translator))),
-            None => Box::new(crew),
+        let instances: Box<dyn Instances> = match translator {
+            Some(translator) => Box::new(Translated::new(Box::new(instances), Box::new(translator))),
+            None => Box::new(instances),
         };
         let (local, tuners) = (LocalDevice::default(), Default::default());
-        Parallel { prompts, arithmetic, crew, device, local, warnings, tuners }
+        Generator { prompts, executor: Parallel { arithmetic, instances, device, local, warnings, tuners } }
     }
 }
 

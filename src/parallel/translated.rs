@@ -1,6 +1,6 @@
-//! An adapter for a draft model with another tokenizer: translates orders and drafts as text.
+//! An adapter for a draft model with another tokenizer: translates commands and drafts as text.
 
-use super::crew::{Crew, Order, Report, Role};
+use super::instances::{Command, Instances, Report, Role};
 use crate::backend::server::Later;
 use crate::error::Result;
 use crate::sample::Sampling;
@@ -15,7 +15,7 @@ const SILENT: usize = 4;
 
 /// Instances whose draft model seems to have the target's tokenizer.
 pub struct Translated {
-    crew: Box<dyn Crew>,
+    instances: Box<dyn Instances>,
     translate: Box<dyn Translate>,
     draft: Draft,
 }
@@ -26,14 +26,14 @@ struct Draft {
     task: TaskId,
     /// Target tokens that the task still needs.
     wanted: usize,
-    /// Text in target tokens. The last `told` of them are reported draft tokens.
+    /// Text in target tokens. The last `reported` of them are reported draft tokens.
     text: Vec<u32>,
-    told: usize,
+    reported: usize,
     /// Text in draft-model tokens. The draft model wrote those from `begin` on.
     own: Vec<u32>,
     begin: usize,
-    /// Tokens ordered from the draft model and not written yet.
-    ordered: usize,
+    /// Tokens requested from the draft model and not written yet.
+    requested: usize,
     /// Target tokens in the translated draft (`count`), and draft-model tokens since the last one that added to it (`silent`).
     count: usize,
     silent: usize,
@@ -44,15 +44,15 @@ struct Draft {
 
 impl Translated {
     /// Wraps instances. `translate` has seen no text.
-    pub fn new(crew: Box<dyn Crew>, translate: Box<dyn Translate>) -> Self {
-        Self { crew, translate, draft: Draft::default() }
+    pub fn new(instances: Box<dyn Instances>, translate: Box<dyn Translate>) -> Self {
+        Self { instances, translate, draft: Draft::default() }
     }
 
     fn begin_draft(&mut self, task: TaskId, feed: Feed, wanted: usize) -> Result<()> {
         let draft = &mut self.draft;
         draft.text.truncate(feed.keep);
         draft.text.extend(feed.tokens);
-        (draft.task, draft.wanted, draft.told, draft.count, draft.silent) = (task, wanted, 0, 0, 0);
+        (draft.task, draft.wanted, draft.reported, draft.count, draft.silent) = (task, wanted, 0, 0, 0);
         let own = self.translate.for_draft(&draft.text)?;
         if own.is_empty() {
             self.end_draft();
@@ -68,30 +68,30 @@ impl Translated {
             keep
         };
         if draft.own.len() > draft.begin {
-            self.tell(false)?;
+            self.report_new(false)?;
         }
-        self.order_more(keep);
+        self.request_more(keep);
         Ok(())
     }
 
-    /// Orders the missing tokens. The draft model has the first `keep` of its tokens; the order contains the others.
-    fn order_more(&mut self, keep: usize) {
-        let Draft { task, wanted, own, ordered, .. } = &mut self.draft;
+    /// Requests the missing tokens. The draft model has the first `keep` of its tokens; the command contains the others.
+    fn request_more(&mut self, keep: usize) {
+        let Draft { task, wanted, own, requested, .. } = &mut self.draft;
         if *wanted > 0 {
             // The last token is only reported after the next one.
-            *ordered = *wanted + 1;
+            *requested = *wanted + 1;
             let feed = Feed { keep, tokens: own[keep..].to_vec() };
-            self.crew.order(Role::Drafter, Order::Draft { task: *task, feed, most: *ordered });
+            self.instances.send(Role::Drafter, Command::Draft { task: *task, feed, most: *requested });
         }
     }
 
     /// Reports the draft's new tokens. The last one is held back, because the next one may change it, unless the draft `ends` here.
-    fn tell(&mut self, mut ends: bool) -> Result<()> {
-        let Draft { task, wanted, text, told, own, begin, count, silent, seconds, reports, .. } = &mut self.draft;
+    fn report_new(&mut self, mut ends: bool) -> Result<()> {
+        let Draft { task, wanted, text, reported, own, begin, count, silent, seconds, reports, .. } = &mut self.draft;
         let translated = self.translate.for_target(&own[*begin..])?;
         *silent = if translated.len() == *count { *silent + 1 } else { 0 };
         *count = translated.len();
-        let rest = translated.strip_prefix(&text[text.len() - *told..]);
+        let rest = translated.strip_prefix(&text[text.len() - *reported..]);
         // A reported token has changed: it was wrong, and so are all tokens after it.
         ends |= *silent > SILENT || rest.is_none();
         let rest = rest.unwrap_or_default();
@@ -101,11 +101,11 @@ impl Translated {
             let seconds = std::mem::take(seconds) / fresh.len() as f64;
             reports.extend(fresh.iter().map(|&id| Report::Drafted { task: *task, ids: vec![id], seconds }));
             text.extend_from_slice(fresh);
-            *told += fresh.len();
+            *reported += fresh.len();
             *wanted -= fresh.len();
         }
         if *wanted == 0 {
-            self.crew.order(Role::Drafter, Order::Cancel { task: *task });
+            self.instances.send(Role::Drafter, Command::Cancel { task: *task });
         } else if ends {
             self.end_draft();
         }
@@ -117,7 +117,7 @@ impl Translated {
         let Draft { task, wanted, reports, .. } = &mut self.draft;
         *wanted = 0;
         reports.push_back(Report::Drafted { task: *task, ids: Vec::new(), seconds: 0.0 });
-        self.crew.order(Role::Drafter, Order::Cancel { task: *task });
+        self.instances.send(Role::Drafter, Command::Cancel { task: *task });
     }
 
     /// Gives up the draft model if its tokens cannot be translated.
@@ -129,30 +129,30 @@ impl Translated {
     }
 }
 
-impl Crew for Translated {
+impl Instances for Translated {
     fn sp_degree(&self) -> usize {
-        self.crew.sp_degree()
+        self.instances.sp_degree()
     }
 
     fn has_drafter(&self) -> bool {
-        self.crew.has_drafter()
+        self.instances.has_drafter()
     }
 
     fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
         self.draft = Draft::default();
         // Noise and biases apply to the target's ids only.
-        self.crew.begin(sampling, &Sampling::default());
+        self.instances.begin(sampling, &Sampling::default());
     }
 
-    fn order(&mut self, to: Role, order: Order) {
-        if let Order::Draft { task, feed, most } = order {
+    fn send(&mut self, to: Role, command: Command) {
+        if let Command::Draft { task, feed, most } = command {
             let done = self.begin_draft(task, feed, most);
             return self.check(done);
         }
-        if matches!(order, Order::Cancel { task } if task == self.draft.task) {
+        if matches!(command, Command::Cancel { task } if task == self.draft.task) {
             self.draft.wanted = 0;
         }
-        self.crew.order(to, order);
+        self.instances.send(to, command);
     }
 
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
@@ -163,17 +163,17 @@ impl Crew for Translated {
                     return Ok(Some(report));
                 }
                 let left = within.map(|seconds| (seconds - began.elapsed().as_secs_f64()).max(0.0));
-                match self.crew.report(left).await? {
+                match self.instances.report(left).await? {
                     Some(Report::Drafted { task, ids, seconds }) => {
                         // A finished task needs no more tokens.
                         if task == self.draft.task && self.draft.wanted > 0 {
                             self.draft.own.extend_from_slice(&ids);
-                            self.draft.ordered = self.draft.ordered.saturating_sub(ids.len());
+                            self.draft.requested = self.draft.requested.saturating_sub(ids.len());
                             self.draft.seconds += seconds;
-                            let done = self.tell(ids.is_empty());
+                            let done = self.report_new(ids.is_empty());
                             self.check(done);
-                            if self.draft.ordered == 0 {
-                                self.order_more(self.draft.own.len());
+                            if self.draft.requested == 0 {
+                                self.request_more(self.draft.own.len());
                             }
                         }
                     }

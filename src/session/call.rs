@@ -9,7 +9,7 @@ use crate::text::Tokenizer;
 use std::ops::ControlFlow;
 
 /// A prompt with checked options.
-pub(crate) struct Call<'a> {
+pub struct Call<'a> {
     pub options: &'a GenerateOptions,
     pub prompt: Vec<u32>,
     /// Tokens that end a text.
@@ -53,11 +53,11 @@ impl<'a> Call<'a> {
     }
 
     /// Adds the facts about the call to its statistics, and its warnings after those about the models.
-    pub fn describe(&self, stats: &mut Stats, arithmetic: Arithmetic, of_models: impl IntoIterator<Item = String>) {
+    pub fn describe(&self, stats: &mut Stats, arithmetic: Arithmetic, of_models: &[String]) {
         stats.num_dropped_messages = self.num_dropped_messages;
         stats.seed = self.values.do_sample.then_some(self.sampling.seed);
         stats.sampling = self.values;
         stats.arithmetic = arithmetic;
-        stats.warnings.splice(0..0, of_models.into_iter().chain(self.warnings.iter().cloned()));
+        stats.warnings.splice(0..0, of_models.iter().chain(&self.warnings).cloned());
     }
 }

@@ -15,7 +15,7 @@ pub trait Sink {
     fn room(&self) -> usize;
 
     /// Receives the log-probabilities of the token pushed next, if requested.
-    fn told(&mut self, _logprobs: Logprobs) {}
+    fn push_logprobs(&mut self, _logprobs: Logprobs) {}
 
     /// Takes a token; `last`: no token follows it. Breaks if no more tokens are needed.
     ///
@@ -44,7 +44,7 @@ pub trait Sink {
 }
 
 /// Sink that turns tokens into text, applies stop strings, and calls the callback.
-pub(crate) struct Emitter<'a> {
+pub struct Emitter<'a> {
     tokenizer: &'a Tokenizer,
     on_progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     stream: TextStream,
@@ -55,7 +55,7 @@ pub(crate) struct Emitter<'a> {
     token_ids: Vec<u32>,
     logprobs: Vec<TokenLogprob>,
     /// Log-probabilities of the token pushed next.
-    told: Option<Logprobs>,
+    next_logprobs: Option<Logprobs>,
     ends: &'a [u32],
     ended_by: Option<FinishReason>,
     /// Constraint that can complete the text, in addition to the end tokens.
@@ -80,7 +80,7 @@ impl<'a> Emitter<'a> {
             text: String::new(),
             token_ids: Vec::new(),
             logprobs: Vec::new(),
-            told: None,
+            next_logprobs: None,
             ends,
             ended_by: None,
             constraint: None,
@@ -113,7 +113,7 @@ impl<'a> Emitter<'a> {
         Ok(Generation { text, token_ids, logprobs, finish_reason, stats })
     }
 
-    fn hear(&mut self, progress: Progress<'_>) -> ControlFlow<()> {
+    fn report(&mut self, progress: Progress<'_>) -> ControlFlow<()> {
         let flow = (self.on_progress)(progress);
         if flow.is_break() {
             self.ended_by = Some(FinishReason::Aborted);
@@ -127,8 +127,8 @@ impl Sink for Emitter<'_> {
         self.max_new_tokens - self.token_ids.len()
     }
 
-    fn told(&mut self, logprobs: Logprobs) {
-        self.told = Some(logprobs);
+    fn push_logprobs(&mut self, logprobs: Logprobs) {
+        self.next_logprobs = Some(logprobs);
     }
 
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
@@ -145,9 +145,9 @@ impl Sink for Emitter<'_> {
         let stopped = stopped || is_stop;
         // The end of the text is the target's decision, so the target counts as the source of this token.
         let origin = if stopped { Origin::Target } else { origin };
-        let logprobs = self.told.take().map(|told| TokenLogprob::new(self.tokenizer, id, &told));
+        let logprobs = self.next_logprobs.take().map(|next| TokenLogprob::new(self.tokenizer, id, &next));
         self.logprobs.extend(logprobs.clone());
-        let flow = self.hear(Progress::Token(&Token { id, text, origin, logprobs }));
+        let flow = self.report(Progress::Token(&Token { id, text, origin, logprobs }));
         if stopped {
             self.ended_by = Some(FinishReason::Stop);
             return Ok(ControlFlow::Break(()));
@@ -163,10 +163,10 @@ impl Sink for Emitter<'_> {
     }
 
     fn prefilled(&mut self, done: usize, of: usize) -> ControlFlow<()> {
-        self.hear(Progress::Prefill { done, of })
+        self.report(Progress::Prefill { done, of })
     }
 
     fn waiting(&mut self) -> ControlFlow<()> {
-        self.hear(Progress::Waiting)
+        self.report(Progress::Waiting)
     }
 }

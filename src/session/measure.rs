@@ -1,6 +1,6 @@
 //! Embeddings of texts, and log-probabilities of given continuations.
 
-use super::{Prompt, Session};
+use super::{Executor, Generator, Prompt, Single};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::options::{GenerateOptions, Pooling};
@@ -28,16 +28,18 @@ pub struct Embedding {
     pub num_tokens: usize,
 }
 
-impl Session {
+impl<E: Executor + ?Sized> Generator<E> {
     /// Returns the embedding of a text: its pooled hidden states after the final norm, divided by their L2 norm if `normalize`.
     /// Conversations stay cached; the text does not.
     ///
     /// # Errors
-    /// As [`Session::encode`], [`Error::ContextFull`], and device errors. The session stays usable.
+    /// As [`Generator::encode`], [`Error::ContextFull`], [`Error::BadOption`] if there are several targets, and device errors.
+    /// The generator stays usable.
     pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
-        let tokens = self.encode(text, &GenerateOptions::new())?;
+        let single = self.executor.single()?;
+        let tokens = self.prompts.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
-        let hidden = self.read(&[], async |engine: &mut Backend| hidden(engine, &tokens, wanted).await).await?;
+        let hidden = single.read(&[], async |engine: &mut Backend| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
         if let Some(at) = hidden.iter().position(|x| !x.is_finite()) {
             let position = tokens.len() - wanted + at / width;
@@ -58,27 +60,28 @@ impl Session {
     /// Returns the likelihood of each continuation of a prompt, from unprocessed logits. The prompt is read once and stays
     /// cached. A continuation is tokenized as if it followed the prompt, or separately if a token would span the boundary.
     pub async fn score(&mut self, prompt: &Prompt, continuations: &[Prompt]) -> Result<Vec<Score>> {
-        let options = GenerateOptions::new();
-        let head = self.encode(prompt, &options)?;
+        let single = self.executor.single()?;
+        let head = self.prompts.encode(prompt, &GenerateOptions::new())?;
         let mut scores = Vec::new();
         for continuation in continuations {
             let tokens = self.prompts.continuation(&head, continuation)?;
-            let logprob = self.read(&head, async |engine: &mut Backend| score(engine, &head, &tokens).await).await?;
+            let logprob = single.read(&head, async |engine: &mut Backend| score(engine, &head, &tokens).await).await?;
             scores.push(Score { logprob, num_tokens: tokens.len() });
         }
         Ok(scores)
     }
+}
 
+impl Single {
     /// Runs `read` on the engine, reusing what is cached of `prompt`. If the device is lost, runs it once more on a new one.
     async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut Backend) -> Result<T>) -> Result<T> {
-        let attempt = async |session: &mut Self| {
-            session.prompt_cache.turn_to(&mut session.engine, prompt).await?;
-            read(&mut session.engine).await
+        let attempt = async |single: &mut Self| {
+            single.prompt_cache.turn_to(&mut single.engine, prompt).await?;
+            read(&mut single.engine).await
         };
         let mut done = attempt(self).await;
         if let (Err(Error::DeviceLost { .. }), Some(gpu)) = (&done, self.engine.gpu().cloned()) {
-            self.prompt_cache.clear();
-            (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
+            self.rebuild(&gpu).await?;
             done = attempt(self).await;
         }
         if let Err(Error::OutOfGpuMemory { .. } | Error::Internal { .. }) = done {

@@ -93,7 +93,7 @@ fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
 }
 
 /// Settings of a model's files for prompts and sampling.
-pub(crate) struct Prompts {
+pub struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
     pub sampling: SamplingOptions,
@@ -106,7 +106,7 @@ impl Prompts {
     /// Makes the prompt settings of a model. Adds two tokens that end a text: the end-of-text token of the tokenizer's config and
     /// the end-of-turn token of the chat template. Fine-tunes of base models often have another one in `config.json`.
     pub fn new(
-        tokenizer: Rc<Tokenizer>,
+        tokenizer: Tokenizer,
         template: Option<ChatTemplate>,
         sampling: SamplingOptions,
         mut spec: TokenSpec,
@@ -117,7 +117,7 @@ impl Prompts {
                 spec.eos_token_id.push(id);
             }
         }
-        Self { tokenizer, template, sampling, spec, context }
+        Self { tokenizer: Rc::new(tokenizer), template, sampling, spec, context }
     }
 
     /// Returns the tokens of a prompt.
@@ -153,6 +153,11 @@ impl Prompts {
             true => bad("an empty prompt", "one token or more"),
             false => self.known(tokens),
         }
+    }
+
+    /// Returns the bytes of each token, and the ids that end a text.
+    pub fn vocabulary(&self) -> (Vec<Vec<u8>>, &[u32]) {
+        (self.tokenizer.vocabulary(self.spec.vocab_size), &self.spec.eos_token_id)
     }
 
     /// Returns the tokens of a continuation of a prompt, given the prompt's tokens `head`.

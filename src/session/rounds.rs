@@ -59,7 +59,7 @@ impl Unemitted {
         let mut logprobs = self.logprobs.into_iter();
         for (i, &id) in self.ids.iter().enumerate() {
             let origin = if i < self.round.accepted { self.origin } else { Origin::Target };
-            logprobs.next().into_iter().for_each(|logprobs| sink.told(logprobs));
+            logprobs.next().into_iter().for_each(|logprobs| sink.push_logprobs(logprobs));
             let flow = sink.push(id, origin, self.is_last && i + 1 == count);
             if flow.as_ref().is_ok_and(ControlFlow::is_continue) {
                 continue;

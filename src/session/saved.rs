@@ -1,35 +1,37 @@
 //! Saving and restoring of cached keys and values, layer by layer, for another session.
 
-use super::{Prompt, Session};
+use super::{Executor, Generator, Prompt, Single};
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::options::GenerateOptions;
 use crate::target::Target;
 
-impl Session {
+impl<E: Executor + ?Sized> Generator<E> {
     /// Passes the cached keys and values of a prompt to `write`, layer by layer. Returns the tokens that they belong to: none if
-    /// no token of the prompt is cached.
+    /// no token of the prompt is cached, or if there are several targets.
     ///
     /// # Errors
-    /// As [`Session::encode`]; errors of `write` and the device.
+    /// As [`Generator::encode`]; errors of `write` and the device.
     pub async fn save(
         &mut self,
         prompt: &Prompt,
         options: &GenerateOptions,
         write: &mut impl AsyncFnMut(usize, Vec<u8>) -> Result<()>,
     ) -> Result<Vec<u32>> {
+        let Ok(Single { engine, prompt_cache, .. }) = self.executor.single() else { return Ok(Vec::new()) };
         let prompt = self.prompts.encode(prompt, options)?;
-        self.prompt_cache.turn_to(&mut self.engine, &prompt).await?;
-        let known = self.engine.cached_of(&prompt);
-        self.engine.truncate(known);
-        for layer in 0..if known > 0 { self.layers() } else { 0 } {
-            let bytes = self.engine.read_kv(layer).await?;
+        prompt_cache.turn_to(engine, &prompt).await?;
+        let known = engine.cached_of(&prompt);
+        engine.truncate(known);
+        for layer in 0..if known > 0 { layers(engine) } else { 0 } {
+            let bytes = engine.read_kv(layer).await?;
             write(layer, bytes).await?;
         }
         // A server manages its own cache.
-        Ok(if self.layers() > 0 { self.engine.cached().to_vec() } else { Vec::new() })
+        Ok(if layers(engine) > 0 { engine.cached().to_vec() } else { Vec::new() })
     }
 
-    /// Caches the output of [`Session::save`], from this or another session; `read` returns the bytes of a layer. To check it,
+    /// Caches the output of [`Generator::save`], from this or another session; `read` returns the bytes of a layer. To check it,
     /// recomputes the last token. If the bits differ (another model, device or version saved them), returns false and caches
     /// nothing. A draft model reads the text when it is first needed.
     ///
@@ -40,33 +42,34 @@ impl Session {
         tokens: &[u32],
         read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
     ) -> Result<bool> {
+        let Ok(Single { engine, prompt_cache, .. }) = self.executor.single() else { return Ok(false) };
         let vocab = self.prompts.spec.vocab_size as u32;
         let Some((last, before)) = tokens.split_last().filter(|_| tokens.iter().all(|id| *id < vocab)) else {
             return Ok(false);
         };
-        if tokens.len() > self.engine.capacity() || self.layers() == 0 {
+        if tokens.len() > engine.capacity() || layers(engine) == 0 {
             return Ok(false);
         }
-        self.prompt_cache.turn_to(&mut self.engine, tokens).await?;
+        prompt_cache.turn_to(engine, tokens).await?;
         let restored = async {
-            if !self.engine.write_kv(tokens, read).await? {
+            if !engine.write_kv(tokens, read).await? {
                 return Ok(false);
             }
             // The last layer's keys and values of the last token depend on all positions and layers before.
-            let top = self.layers() - 1;
-            let saved = self.engine.read_kv(top).await?;
-            self.engine.truncate(before.len());
-            self.engine.prefill(&[*last]).await?;
-            Ok(self.engine.read_kv(top).await? == saved)
+            let top = layers(engine) - 1;
+            let saved = engine.read_kv(top).await?;
+            engine.truncate(before.len());
+            engine.prefill(&[*last]).await?;
+            Ok(engine.read_kv(top).await? == saved)
         };
         let restored = restored.await;
         if !matches!(restored, Ok(true)) {
-            self.engine.truncate(0);
+            engine.truncate(0);
         }
         restored
     }
+}
 
-    fn layers(&self) -> usize {
-        self.engine.spec().map_or(0, |spec| spec.layers.len())
-    }
+fn layers(engine: &Backend) -> usize {
+    engine.spec().map_or(0, |spec| spec.layers.len())
 }

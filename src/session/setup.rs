@@ -92,7 +92,7 @@ pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option
 }
 
 /// Returns a warning if a text continued on another device, because it may then differ.
-pub(crate) fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<String> {
+pub fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<String> {
     let name = |info: &DeviceInfo| format!("{}, {}", info.name, info.backend);
     (lost != found).then(|| {
         let (lost, found) = (name(lost), name(found));
@@ -204,26 +204,4 @@ fn fresh_seed() -> u64 {
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let [seed, _] = threefry2x32([nanos as u32, (nanos >> 32) as u32], [call, 0]);
     u64::from(seed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_device_is_told() {
-        let info = |name: &str| DeviceInfo {
-            name: name.into(),
-            backend: "Vulkan".into(),
-            driver: "1.2".into(),
-            max_buffer_size: 1 << 30,
-            max_binding_size: 1 << 27,
-            software: false,
-        };
-        assert_eq!(other_device(&info("a"), &info("a")), None);
-        let warning = other_device(&info("a"), &info("b")).unwrap();
-        assert!(warning.contains("b, Vulkan") && warning.contains("a, Vulkan"), "{warning}");
-        let driver = DeviceInfo { driver: "1.3".into(), ..info("a") };
-        assert!(other_device(&info("a"), &driver).is_some());
-    }
 }

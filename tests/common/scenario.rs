@@ -146,7 +146,7 @@ impl Sink for Collect {
     fn room(&self) -> usize {
         self.most - self.tokens.len()
     }
-    fn told(&mut self, logprobs: Logprobs) {
+    fn push_logprobs(&mut self, logprobs: Logprobs) {
         self.logprobs.push(logprobs);
     }
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {

@@ -9,3 +9,4 @@ mod prefill;
 mod range;
 mod recovery;
 mod rejection;
+mod shift;

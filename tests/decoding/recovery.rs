@@ -4,7 +4,7 @@ use common::altered::overflowing;
 use common::foreign::Foreign;
 use common::{gpu, path, run};
 use foretoken::internals::gpu::Gpu;
-use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::session::{Progress, Session, other_device};
 use foretoken::internals::weights::{Folder, Source};
 use foretoken::{
     DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, Result, Schedule, Speculation,
@@ -256,4 +256,17 @@ fn dropped_sessions_free_all_their_buffers() {
         drop(session);
         assert_eq!(gpu.counters().allocated, 0);
     }
+}
+
+#[test]
+fn a_warning_names_another_device() {
+    let here = gpu().info().clone();
+    assert_eq!(other_device(&here, &here), None);
+    let mut there = here.clone();
+    there.driver += ".1";
+    assert!(other_device(&here, &there).is_some());
+    there.name = "another one".into();
+    let warning = other_device(&here, &there).unwrap();
+    assert!(warning.contains(&format!("another one, {}", here.backend)), "{warning}");
+    assert!(warning.contains(&format!("{}, {}", here.name, here.backend)), "{warning}");
 }

@@ -7,7 +7,7 @@ use foretoken::internals::backend::cpu;
 use foretoken::internals::backend::server::Later;
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::parallel::{
-    self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers, Translated,
+    self, Build, Command, Guess, Instance, Instances, Parallel, Report, Role, RunOptions, ThreadInstances, Translated,
 };
 use foretoken::internals::sample::{Draw, Sampling};
 use foretoken::internals::session::{Progress, Session, Sink};
@@ -55,8 +55,8 @@ impl Sink for Collect {
     }
 }
 
-fn write(servers: &mut Servers, prompt: &[u32], plan: Plan, sink: &mut Collect) -> Result<Stats> {
-    let stats = run(parallel::write(servers, prompt, plan, &mut Tuner::default(), sink))?;
+fn write(servers: &mut ThreadInstances, prompt: &[u32], options: RunOptions, sink: &mut Collect) -> Result<Stats> {
+    let stats = run(parallel::run(servers, prompt, options, &mut Tuner::default(), sink))?;
     assert!(sink.ended);
     assert_eq!(stats.num_emitted_tokens, sink.ids.len());
     assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
@@ -87,10 +87,10 @@ fn ends() -> Vec<u32> {
     common::blueprint(&path("models/tales/target"), Tales::capacity()).0.spec.eos_token_id
 }
 
-fn plan(sampling: &Sampling, lookahead: usize, model: bool) -> Plan {
+fn run_options(sampling: &Sampling, lookahead: usize, model: bool) -> RunOptions {
     let lookup = || PromptLookup::new(lookahead, 2, LookupRule::Leftmost, &ends());
     let guess = if model { Guess::Model } else { Guess::Lookup(lookup()) };
-    Plan {
+    RunOptions {
         sampling: sampling.clone(),
         lookahead,
         longest: None,
@@ -122,14 +122,14 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
         drop(alone);
         for (sp_degree, draft) in [(1, tales("draft")), (1, beside()), (2, tales("draft")), (3, beside())] {
             let targets = (0..sp_degree).map(|_| tales("target")).collect();
-            let (mut servers, failed) = Servers::start(targets, Some(draft)).unwrap();
+            let (mut servers, failed) = ThreadInstances::start(targets, Some(draft)).unwrap();
             assert_eq!((failed, servers.sp_degree(), servers.has_drafter()), (None, sp_degree, true));
             let mut accepted = 0;
             for lookahead in [1, 3, 5] {
                 for model in [true, false] {
                     for (prompt, way, expected) in &texts {
                         let mut sink = Collect::new(24);
-                        let stats = write(&mut servers, prompt, plan(way, lookahead, model), &mut sink).unwrap();
+                        let stats = write(&mut servers, prompt, run_options(way, lookahead, model), &mut sink).unwrap();
                         let what = format!("{sp_degree} targets, {lookahead}, {model}, {:?}: {stats:?}", way.draw);
                         assert_eq!(&sink.ids, expected, "{what}");
                         assert_eq!(stats.warnings, Vec::<String>::new(), "{what}");
@@ -146,12 +146,13 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
 #[test]
 fn a_text_ends_in_the_middle_of_a_block() {
     within(|| {
-        let (mut servers, _) = Servers::start(vec![tales("target"), tales("target")], Some(tales("draft"))).unwrap();
+        let (mut servers, _) =
+            ThreadInstances::start(vec![tales("target"), tales("target")], Some(tales("draft"))).unwrap();
         let case = Tales::cases().into_iter().find(|case| (10..30).contains(&case.greedy_ids.len())).unwrap();
         assert!(ends().contains(case.greedy_ids.last().unwrap()), "the case ends by itself");
         let mut text = |most, until| {
             let mut sink = Collect { until, ..Collect::new(most) };
-            write(&mut servers, &case.prompt_ids, plan(&Sampling::default(), 5, true), &mut sink).unwrap();
+            write(&mut servers, &case.prompt_ids, run_options(&Sampling::default(), 5, true), &mut sink).unwrap();
             sink.ids
         };
         assert_eq!(text(96, None), case.greedy_ids);
@@ -161,10 +162,10 @@ fn a_text_ends_in_the_middle_of_a_block() {
         }
         assert_eq!(text(96, None), case.greedy_ids);
         let long = vec![5; 512];
-        let full = run(parallel::write(
+        let full = run(parallel::run(
             &mut servers,
             &long,
-            plan(&Sampling::default(), 5, true),
+            run_options(&Sampling::default(), 5, true),
             &mut Tuner::default(),
             &mut Collect::new(3),
         ));
@@ -232,22 +233,22 @@ fn a_lost_device_does_not_change_the_text() {
         let greedy = Sampling::default();
         for (lives, sp_degree) in [(9, 1), (9, 2), (1, 2)] {
             let targets = (1..sp_degree).map(|_| mortal(&never, 9)).chain([mortal(&dying, lives)]).collect();
-            let (mut servers, _) = Servers::start(targets, None::<Build<Backend>>).unwrap();
+            let (mut servers, _) = ThreadInstances::start(targets, None::<Build<Backend>>).unwrap();
             for at in [0, 2] {
                 dying.store(at, Ordering::Relaxed);
                 let mut sink = Collect::new(16);
-                let stats = write(&mut servers, &case.prompt_ids, plan(&greedy, 3, false), &mut sink).unwrap();
+                let stats = write(&mut servers, &case.prompt_ids, run_options(&greedy, 3, false), &mut sink).unwrap();
                 assert_eq!(sink.ids, expected, "{lives} lives, {sp_degree} targets, dies at {at}: {stats:?}");
                 dying.store(-1, Ordering::Relaxed);
             }
         }
-        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None::<Build<Backend>>).unwrap();
+        let (mut servers, _) = ThreadInstances::start(vec![mortal(&dying, 1)], None::<Build<Backend>>).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
-        let failed = run(parallel::write(
+        let failed = run(parallel::run(
             &mut servers,
             &case.prompt_ids,
-            plan(&greedy, 3, false),
+            run_options(&greedy, 3, false),
             &mut Tuner::default(),
             &mut sink,
         ));
@@ -261,10 +262,11 @@ fn a_lost_draft_model_does_not_change_the_text() {
     within(|| {
         let case = Tales::cases().swap_remove(4);
         let (never, dying) = (Arc::new(AtomicIsize::new(-1)), Arc::new(AtomicIsize::new(3)));
-        let (mut servers, _) = Servers::start(vec![mortal(&never, 9)], Some(mortal(&dying, 1))).unwrap();
+        let (mut servers, _) = ThreadInstances::start(vec![mortal(&never, 9)], Some(mortal(&dying, 1))).unwrap();
         let expected = case.greedy_ids[..16.min(case.greedy_ids.len())].to_vec();
         let mut sink = Collect::new(16);
-        let stats = write(&mut servers, &case.prompt_ids, plan(&Sampling::default(), 3, true), &mut sink).unwrap();
+        let stats =
+            write(&mut servers, &case.prompt_ids, run_options(&Sampling::default(), 3, true), &mut sink).unwrap();
         assert_eq!(sink.ids, expected);
         assert!(stats.warnings.iter().any(|warning| warning.contains("without the draft model")), "{stats:?}");
     });
@@ -342,7 +344,7 @@ fn threads_of_any_speed_write_the_same_text() {
         const NEVER: usize = usize::MAX;
         let forwards = |lookahead, capacity| {
             let (sampling, ends) = (Sampling::default(), Vec::new());
-            Plan { sampling, lookahead, longest: Some(31), guess: Guess::Model, ends, capacity }
+            RunOptions { sampling, lookahead, longest: Some(31), guess: Guess::Model, ends, capacity }
         };
         for (right, rows, slow, left) in
             [(10, 32, 400, NEVER), (7, 32, 900, NEVER), (7, 2, 200, NEVER), (0, 32, 300, NEVER), (7, 32, 300, 5)]
@@ -352,7 +354,7 @@ fn threads_of_any_speed_write_the_same_text() {
                 // Only the last target may panic; with more than two targets the drafter may, too.
                 let targets = targets.chain([Mock::build(10, rows, slow, left)]).collect();
                 let drafter = Mock::build(right, 32, 100, if sp_degree > 2 { left } else { NEVER });
-                let (mut servers, _) = Servers::start(targets, Some(drafter)).unwrap();
+                let (mut servers, _) = ThreadInstances::start(targets, Some(drafter)).unwrap();
                 let mut tuner = Tuner::default();
                 for (lookahead, most, prompt) in [(1, 30, 3), (3, 30, 70), (5, 300, 190), (5, 30, 3)] {
                     let prompt: Vec<u32> = (0..prompt).map(|at| at % 5).collect();
@@ -362,7 +364,7 @@ fn threads_of_any_speed_write_the_same_text() {
                     }
                     let mut sink = Collect::new(most);
                     let wrote =
-                        run(parallel::write(&mut servers, &prompt, forwards(lookahead, 200), &mut tuner, &mut sink));
+                        run(parallel::run(&mut servers, &prompt, forwards(lookahead, 200), &mut tuner, &mut sink));
                     let what = format!("{right} of 10, {rows} rows, {sp_degree} targets, {lookahead}: {wrote:?}");
                     if sp_degree == 1 && left < NEVER {
                         assert!(matches!(wrote, Err(Error::Internal { .. })), "{what}");
@@ -446,8 +448,8 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
                 Box::new(move || Ok(Gated { mock: mock()?, chunks: chunks.clone(), open: open.clone() }))
             };
             let (mut servers, _) =
-                Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Backend>>).unwrap();
-            let plan = || Plan {
+                ThreadInstances::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Backend>>).unwrap();
+            let run_options = || RunOptions {
                 sampling: Sampling::default(),
                 lookahead: 3,
                 longest: None,
@@ -457,13 +459,14 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
             };
             let prompt: Vec<u32> = (0..180).map(|at| at % 5).collect();
             let mut sink = Impatient(Vec::new());
-            let stats = run(parallel::write(&mut servers, &prompt, plan(), &mut Tuner::default(), &mut sink)).unwrap();
+            let stats =
+                run(parallel::run(&mut servers, &prompt, run_options(), &mut Tuner::default(), &mut sink)).unwrap();
             assert_eq!(sink.0, [(10, 179)], "{stats:?}");
             assert_eq!(stats.num_emitted_tokens, 0);
             open.store(true, Ordering::Relaxed);
             let mut sink = Collect::new(4);
             let read = chunks.load(Ordering::Relaxed);
-            run(parallel::write(&mut servers, &[3, 1], plan(), &mut Tuner::default(), &mut sink)).unwrap();
+            run(parallel::run(&mut servers, &[3, 1], run_options(), &mut Tuner::default(), &mut sink)).unwrap();
             assert_eq!(sink.ids.len(), 4);
             // Plus a chunk that had begun.
             assert!(chunks.load(Ordering::Relaxed) <= read + sp_degree, "{chunks:?} chunks after {read}");
@@ -585,7 +588,7 @@ fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u
 /// A target and a drafter on a simulated clock. A forward takes 100 seconds plus one per row, a draft step one second. So the
 /// drafter's reports come first.
 struct Clockwork {
-    orders: VecDeque<(Role, Order)>,
+    commands: VecDeque<(Role, Command)>,
     reports: VecDeque<Report>,
     /// The text in the cache of the target, and of the drafter.
     copies: [Vec<u32>; 2],
@@ -595,10 +598,10 @@ struct Clockwork {
 }
 
 impl Clockwork {
-    fn carry_out(&mut self, to: Role, order: Order) {
+    fn execute(&mut self, to: Role, command: Command) {
         let copy = &mut self.copies[usize::from(to == Role::Drafter)];
-        match order {
-            Order::Verify { task, feed, rows } => {
+        match command {
+            Command::Verify { task, feed, rows } => {
                 let reused = feed.keep.min(copy.len());
                 copy.truncate(feed.keep);
                 copy.extend(feed.tokens);
@@ -614,7 +617,7 @@ impl Clockwork {
                     traffic: Traffic::default(),
                 });
             }
-            Order::Draft { task, feed, most } => {
+            Command::Draft { task, feed, most } => {
                 copy.truncate(feed.keep);
                 copy.extend(feed.tokens);
                 for _ in 0..most.min(self.drafts) {
@@ -624,13 +627,13 @@ impl Clockwork {
                     self.reports.push_back(Report::Drafted { task, ids, seconds: 1.0 });
                 }
             }
-            Order::Begin { .. } => self.reports.push_back(Report::Free { server: 0 }),
-            Order::Cancel { .. } => {}
+            Command::Begin { .. } => self.reports.push_back(Report::Free { server: 0 }),
+            Command::Cancel { .. } => {}
         }
     }
 }
 
-impl Crew for Clockwork {
+impl Instances for Clockwork {
     fn sp_degree(&self) -> usize {
         1
     }
@@ -638,17 +641,17 @@ impl Crew for Clockwork {
         true
     }
     fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
-        self.order(Role::Server(0), Order::Begin { text: 1, sampling: sampling.clone() });
+        self.send(Role::Target(0), Command::Begin { text: 1, sampling: sampling.clone() });
     }
-    fn order(&mut self, to: Role, order: Order) {
-        self.orders.push_back((to, order));
+    fn send(&mut self, to: Role, command: Command) {
+        self.commands.push_back((to, command));
     }
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
         Box::pin(async move {
             while self.reports.is_empty() {
-                let first = self.orders.iter().position(|(to, _)| *to == Role::Drafter).unwrap_or(0);
-                match self.orders.remove(first) {
-                    Some((to, order)) => self.carry_out(to, order),
+                let first = self.commands.iter().position(|(to, _)| *to == Role::Drafter).unwrap_or(0);
+                match self.commands.remove(first) {
+                    Some((to, command)) => self.execute(to, command),
                     None => {
                         assert!(within.is_some(), "nobody has anything to do");
                         return Ok(None);
@@ -665,9 +668,9 @@ impl Crew for Clockwork {
 fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_nothing() {
     within(|| {
         for (drafts, more) in [(usize::MAX, 5), (40, 120)] {
-            let (orders, reports, copies) = (VecDeque::new(), VecDeque::new(), [Vec::new(), Vec::new()]);
-            let mut crew = Clockwork { orders, reports, copies, drafts, forwards: 0 };
-            let plan = Plan {
+            let (commands, reports, copies) = (VecDeque::new(), VecDeque::new(), [Vec::new(), Vec::new()]);
+            let mut instances = Clockwork { commands, reports, copies, drafts, forwards: 0 };
+            let options = RunOptions {
                 sampling: Sampling::default(),
                 lookahead: 5,
                 longest: Some(31),
@@ -681,10 +684,10 @@ fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_not
                 expected.push(Mock::token(&expected, 10));
             }
             let stats =
-                run(parallel::write(&mut crew, &expected[..3], plan, &mut Tuner::default(), &mut sink)).unwrap();
+                run(parallel::run(&mut instances, &expected[..3], options, &mut Tuner::default(), &mut sink)).unwrap();
             assert_eq!(sink.ids, expected[3..]);
             let rounds = stats.num_spec_steps;
-            assert!(crew.forwards <= rounds + more, "{} forwards, {stats:?}", crew.forwards);
+            assert!(instances.forwards <= rounds + more, "{} forwards, {stats:?}", instances.forwards);
             assert!(stats.num_accepted_draft_tokens > 0);
         }
     });
@@ -704,11 +707,11 @@ impl Translate for Digits {
     }
 }
 
-/// Returns scripted reports, and records its orders.
+/// Returns scripted reports, and records its commands.
 #[derive(Clone, Default)]
-struct Script(Rc<RefCell<(Vec<Order>, VecDeque<Report>)>>);
+struct Script(Rc<RefCell<(Vec<Command>, VecDeque<Report>)>>);
 
-impl Crew for Script {
+impl Instances for Script {
     fn sp_degree(&self) -> usize {
         1
     }
@@ -718,66 +721,71 @@ impl Crew for Script {
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
         assert_eq!((sampling.seed, drafting.seed), (7, 0));
     }
-    fn order(&mut self, to: Role, order: Order) {
+    fn send(&mut self, to: Role, command: Command) {
         assert_eq!(to, Role::Drafter);
-        self.0.borrow_mut().0.push(order);
+        self.0.borrow_mut().0.push(command);
     }
     fn report(&mut self, _: Option<f64>) -> Later<'_, Result<Option<Report>>> {
         Box::pin(std::future::ready(Ok(self.0.borrow_mut().1.pop_front())))
     }
 }
 
-/// Drafts these tokens, one second each. Returns the translated reports and the new orders.
-fn told(crew: &mut Translated, script: &Script, task: TaskId, drafted: &[u32]) -> (Vec<(Vec<u32>, f64)>, Vec<Order>) {
+/// Drafts these tokens, one second each. Returns the translated reports and the new commands.
+fn drafted(
+    instances: &mut Translated,
+    script: &Script,
+    task: TaskId,
+    drafted: &[u32],
+) -> (Vec<(Vec<u32>, f64)>, Vec<Command>) {
     let report = |&id| Report::Drafted { task, ids: vec![id], seconds: 1.0 };
     script.0.borrow_mut().1.extend(drafted.iter().map(report));
-    let mut told = Vec::new();
-    while let Some(report) = pollster::block_on(crew.report(Some(60.0))).unwrap() {
+    let mut found = Vec::new();
+    while let Some(report) = pollster::block_on(instances.report(Some(60.0))).unwrap() {
         match report {
-            Report::Drafted { task: found, ids, seconds } if found == task => told.push((ids, seconds)),
+            Report::Drafted { task: other, ids, seconds } if other == task => found.push((ids, seconds)),
             other => panic!("{other:?}"),
         }
     }
-    (told, std::mem::take(&mut script.0.borrow_mut().0))
+    (found, std::mem::take(&mut script.0.borrow_mut().0))
 }
 
-fn draft(task: TaskId, keep: usize, tokens: &[u32], most: usize) -> Order {
-    Order::Draft { task, feed: Feed { keep, tokens: tokens.to_vec() }, most }
+fn draft(task: TaskId, keep: usize, tokens: &[u32], most: usize) -> Command {
+    Command::Draft { task, feed: Feed { keep, tokens: tokens.to_vec() }, most }
 }
 
 #[test]
-fn a_token_is_told_when_what_follows_cannot_change_it() {
+fn a_token_is_reported_when_what_follows_cannot_change_it() {
     let script = Script::default();
-    let mut crew = Translated::new(Box::new(script.clone()), Box::new(Digits));
+    let mut instances = Translated::new(Box::new(script.clone()), Box::new(Digits));
     let sampling = Sampling { seed: 7, ..Sampling::default() };
-    crew.begin(&sampling, &sampling);
-    crew.order(Role::Drafter, draft(1, 0, &[12], 2));
-    let (found, orders) = told(&mut crew, &script, 1, &[3, 4]);
-    assert_eq!((found, orders), (vec![], vec![draft(1, 0, &[1, 2], 3)]));
-    // The ordered tokens have come, and are not enough.
-    let (found, orders) = told(&mut crew, &script, 1, &[5]);
-    assert_eq!((found, orders), (vec![(vec![34], 3.0)], vec![draft(1, 5, &[], 2)]));
+    instances.begin(&sampling, &sampling);
+    instances.send(Role::Drafter, draft(1, 0, &[12], 2));
+    let (found, commands) = drafted(&mut instances, &script, 1, &[3, 4]);
+    assert_eq!((found, commands), (vec![], vec![draft(1, 0, &[1, 2], 3)]));
+    // The requested tokens have come, and are not enough.
+    let (found, commands) = drafted(&mut instances, &script, 1, &[5]);
+    assert_eq!((found, commands), (vec![(vec![34], 3.0)], vec![draft(1, 5, &[], 2)]));
     // Once all requested tokens are there, the draft is cancelled.
-    let (found, orders) = told(&mut crew, &script, 1, &[6, 7, 8]);
-    assert_eq!((found, orders), (vec![(vec![56], 2.0)], vec![Order::Cancel { task: 1 }]));
+    let (found, commands) = drafted(&mut instances, &script, 1, &[6, 7, 8]);
+    assert_eq!((found, commands), (vec![(vec![56], 2.0)], vec![Command::Cancel { task: 1 }]));
 
     // The draft continues where it was, and a word that was not reported yet counts.
-    crew.order(Role::Drafter, draft(2, 3, &[], 5));
-    let (found, orders) = told(&mut crew, &script, 2, &[8, 9, 10]);
-    assert_eq!((found, orders), (vec![(vec![78], 2.0)], vec![draft(2, 7, &[], 6)]));
+    instances.send(Role::Drafter, draft(2, 3, &[], 5));
+    let (found, commands) = drafted(&mut instances, &script, 2, &[8, 9, 10]);
+    assert_eq!((found, commands), (vec![(vec![78], 2.0)], vec![draft(2, 7, &[], 6)]));
     // Tokens that have no translation end a draft.
-    let (found, orders) = told(&mut crew, &script, 2, &[10; 6]);
-    assert_eq!((found, orders), (vec![(vec![], 0.0)], vec![Order::Cancel { task: 2 }]));
+    let (found, commands) = drafted(&mut instances, &script, 2, &[10; 6]);
+    assert_eq!((found, commands), (vec![(vec![], 0.0)], vec![Command::Cancel { task: 2 }]));
 
     // If the target continues differently, the drafter gets the difference.
-    crew.order(Role::Drafter, draft(3, 2, &[51], 5));
-    let (found, orders) = told(&mut crew, &script, 3, &[]);
-    assert_eq!((found, orders), (vec![], vec![draft(3, 5, &[1], 6)]));
+    instances.send(Role::Drafter, draft(3, 2, &[51], 5));
+    let (found, commands) = drafted(&mut instances, &script, 3, &[]);
+    assert_eq!((found, commands), (vec![], vec![draft(3, 5, &[1], 6)]));
 }
 
-mod crew {
+mod messages {
     use foretoken::Error;
-    use foretoken::internals::parallel::{Order, Report};
+    use foretoken::internals::parallel::{Command, Report};
     use foretoken::internals::sample::{Bias, Processors, Sampling};
     use foretoken::internals::speculate::dsi::Feed;
 
@@ -786,14 +794,14 @@ mod crew {
         let biases = vec![Bias::ban(3), Bias { after: vec![1, 2], ..Bias::always(7, -1.5) }];
         let sampling = Sampling { processors: Processors { biases, ..Default::default() }, ..Default::default() };
         let feed = Feed { keep: 3, tokens: vec![4, 5] };
-        for order in [
-            Order::Begin { text: 1, sampling },
-            Order::Verify { task: 1, feed: feed.clone(), rows: 2 },
-            Order::Draft { task: 2, feed, most: 5 },
-            Order::Cancel { task: 2 },
+        for command in [
+            Command::Begin { text: 1, sampling },
+            Command::Verify { task: 1, feed: feed.clone(), rows: 2 },
+            Command::Draft { task: 2, feed, most: 5 },
+            Command::Cancel { task: 2 },
         ] {
-            let text = serde_json::to_string(&order).unwrap();
-            assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order, "{text}");
+            let text = serde_json::to_string(&command).unwrap();
+            assert_eq!(serde_json::from_str::<Command>(&text).unwrap(), command, "{text}");
         }
         let reason = || "it fell off".to_owned();
         let errors = [

@@ -5,8 +5,8 @@ use common::served::{Answer, Asked, Misbehave, Served, honest};
 use common::{path, run, within};
 use foretoken::internals::backend::Device;
 use foretoken::internals::backend::server::{Dialect, Endpoint, Http, Key};
-use foretoken::internals::parallel::Writer;
-use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::parallel;
+use foretoken::internals::session::{Executor, Generator, Progress, Session};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     DeviceChoice, DoSample, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, ResponseFormat,
@@ -27,7 +27,7 @@ fn folder(part: &str) -> Folder {
     Folder::open(path("models/tales").join(part)).unwrap()
 }
 
-fn generate(writer: &mut Writer, options: &GenerateOptions) -> Result<Generation> {
+fn generate<E: Executor + ?Sized>(writer: &mut Generator<E>, options: &GenerateOptions) -> Result<Generation> {
     run(writer.generate(&Prompt::Text(PROMPT.into()), options, &mut |_| ControlFlow::Continue(())))
 }
 
@@ -38,9 +38,9 @@ fn options(count: usize) -> GenerateOptions {
 fn expected(count: usize) -> Vec<u32> {
     static WHOLE: LazyLock<Vec<u32>> = LazyLock::new(|| {
         let load = LoadOptions::new();
-        let session =
+        let mut session =
             run(Session::load(Device::cpu(), folder("target"), None::<Folder>, &load, &mut |_, _| ())).unwrap();
-        generate(&mut Writer::Session(Box::new(session)), &options(64).speculation(Speculation::Off)).unwrap().token_ids
+        generate(&mut session, &options(64).speculation(Speculation::Off)).unwrap().token_ids
     });
     WHOLE[..count].to_vec()
 }
@@ -51,19 +51,19 @@ fn endpoint(servers: &[&Served]) -> Endpoint {
     Endpoint { patience: 20.0, timeout: 20.0, ..endpoint }
 }
 
-fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Writer> {
+fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Box<Generator>> {
     connect_by(endpoint, with_assistant.then(|| folder("draft")), &LoadOptions::new().device(DeviceChoice::Cpu))
 }
 
 /// Connects with up to `sp_degree` requests in flight. The draft model computes on the CPU meanwhile.
-fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) -> Result<Writer> {
+fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) -> Result<Box<Generator>> {
     let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
     connect_by(endpoint, with_assistant.then(|| folder("draft")), &load)
 }
 
-fn connect_by(endpoint: &Endpoint, assistant: Option<Folder>, load: &LoadOptions) -> Result<Writer> {
+fn connect_by(endpoint: &Endpoint, assistant: Option<Folder>, load: &LoadOptions) -> Result<Box<Generator>> {
     let transport = Rc::new(Http::default());
-    run(Writer::connect(transport, endpoint.clone(), folder("target"), assistant, load, &mut |_, _| ()))
+    run(parallel::connect(transport, endpoint.clone(), folder("target"), assistant, load, &mut |_, _| ()))
 }
 
 /// Replaces the responses to requests number `times` for a text, counted from 0 since `armed`.
@@ -456,9 +456,8 @@ fn nothing_is_approximated() {
         fails(generate(&mut writer, &options), "bad-option", &[name, "approximated"]);
     }
     let prompt = Prompt::Text(PROMPT.into());
-    let one = writer.session().unwrap();
-    fails(run(one.embed(&prompt, foretoken::Pooling::Mean, true)), "bad-option", &["embeddings"]);
-    fails(run(one.score(&prompt, &[" a".into()])), "bad-option", &["logprobs"]);
+    fails(run(writer.embed(&prompt, foretoken::Pooling::Mean, true)), "bad-option", &["embeddings"]);
+    fails(run(writer.score(&prompt, &[" a".into()])), "bad-option", &["logprobs"]);
     assert_eq!(generate(&mut writer, &options(4)).unwrap().token_ids, expected(4));
 }
 

@@ -5,7 +5,7 @@ use common::lab::Random;
 use common::scenario::Scenario;
 use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
 use foretoken::internals::backend::cpu::{
-    CpuBackend, Distributed, Matrix, Model, Others, Processor, Question, Rows, Share, Team, What, Words,
+    CpuBackend, Distributed, Matrix, Model, Others, Processor, Question, Rows, Share, Threads, What, Words,
 };
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
@@ -197,11 +197,11 @@ fn rows_of_several_types_get_their_room_first() {
     assert_eq!(early.times(&x, Arithmetic::Int8).row(0), late.times(&x, Arithmetic::Int8).row(0));
 }
 
-/// A team that answers each question at once, and has room for few bytes.
+/// Threads that answer each question at once, and have room for few bytes.
 #[derive(Default)]
 struct Pretended([Mutex<(Share, f64, Vec<u8>)>; 2]);
 
-impl Team for Pretended {
+impl Threads for Pretended {
     fn others(&self) -> usize {
         self.0.len()
     }
@@ -226,11 +226,11 @@ impl Team for Pretended {
     }
 }
 
-/// Returns the bytes of the first matrix that each other member has: the answer to an empty push.
-fn held(team: &Pretended) -> [f64; 2] {
+/// Returns the bytes of the first matrix that each other thread has: the answer to an empty push.
+fn held(threads: &Pretended) -> [f64; 2] {
     [0, 1].map(|other| {
-        team.ask(other, Question::new(What::Push, 0, 0).of(Dtype::F16).words(), &[]);
-        team.answer(other, &mut [])
+        threads.ask(other, Question::new(What::Push, 0, 0).of(Dtype::F16).words(), &[]);
+        threads.answer(other, &mut [])
     })
 }
 
@@ -240,8 +240,8 @@ fn numbers(random: &mut Random, count: usize) -> Vec<f32> {
 
 #[test]
 fn rows_that_others_have_give_the_same_products() {
-    let team = Arc::new(Pretended::default());
-    let others: Others = team.clone();
+    let threads = Arc::new(Pretended::default());
+    let others: Others = threads.clone();
     let mut random = Random(5);
     let (cols, sections) = (256, [(Dtype::Q4_1, 90), (Dtype::F16, 131), (Dtype::Q4_1, 6)]);
     let rows = sections.iter().map(|(_, rows)| rows).sum();
@@ -260,7 +260,7 @@ fn rows_that_others_have_give_the_same_products() {
             shared.push(dtype, part).unwrap();
         }
     }
-    assert!(held(&team).iter().all(|&bytes| bytes > whole.bytes() as f64 / 4.0), "all have a share");
+    assert!(held(&threads).iter().all(|&bytes| bytes > whole.bytes() as f64 / 4.0), "all have a share");
     for count in [1, 2, 8, 30] {
         let x = Rows::from_flat(&numbers(&mut random, count * cols), cols);
         for arithmetic in [Arithmetic::F32, Arithmetic::Int8] {
@@ -273,9 +273,9 @@ fn rows_that_others_have_give_the_same_products() {
         assert_eq!(shared.row(row), whole.row(row), "row {row}");
     }
     drop(shared);
-    assert_eq!(held(&team), [0.0, 0.0], "the shares are forgotten");
+    assert_eq!(held(&threads), [0.0, 0.0], "the shares are forgotten");
     for wrong in [[9, 0, 0, 0], Question::new(What::Row, 7, 0).words(), [What::Push as u32, 0, 999, 0]] {
-        let answer = team.0[0].lock().unwrap().0.answer(wrong, 0, |_| (), |_| ());
+        let answer = threads.0[0].lock().unwrap().0.answer(wrong, 0, |_| (), |_| ());
         assert_eq!(answer.unwrap_err().code(), "internal", "{wrong:?}");
     }
 }

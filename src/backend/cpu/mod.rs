@@ -17,7 +17,7 @@ mod rows;
 mod share;
 mod simd;
 mod snapshot;
-mod team;
+mod threads;
 mod turn;
 
 pub use engine::CpuBackend;
@@ -27,4 +27,4 @@ pub use processor::Processor;
 pub use rows::Rows;
 pub use share::{Question, Share, What, Words};
 pub use snapshot::Snapshot;
-pub use team::{Distributed, Others, Team};
+pub use threads::{Distributed, Full, Others, Threads};

@@ -5,7 +5,7 @@ use super::parts::threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::processor::Processor;
 use super::rows::{Rows, stride};
-use super::team::{Distributed, Full};
+use super::threads::{Distributed, Full};
 use crate::error::{Error, Result};
 use crate::model::{
     self, Activation, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, Section, Table,

@@ -1,7 +1,7 @@
 //! The CPU as a device, and its threads.
 
 #[cfg(target_arch = "wasm32")]
-use super::team::Others;
+use super::threads::Others;
 use super::{parts, simd};
 use crate::gpu::DeviceInfo;
 use std::fmt;

@@ -4,9 +4,9 @@ use super::lines::Lines;
 use super::load::Pair;
 use super::options::{CapacityFlags, GenerateFlags, LongChatFlags};
 use super::print::{Colour, Printer, name_device, table};
-use super::writer::{self, Targets, Writer};
+use super::writer::{self, Targets};
 use super::{Failure, print_json};
-use foretoken::internals::session::Progress;
+use foretoken::internals::session::{Generator, Progress};
 use foretoken::internals::weights::Source;
 use foretoken::{Error, FinishReason, GenerateOptions, Generation, Message, Prompt, Result};
 use std::io::{self, Write};
@@ -54,9 +54,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.capacity)?;
     let options = args.long_chats.set(args.generation.options()?)?;
-    let writer = writer::load(&args.pair, &args.targets, &load).await?;
+    let generator = writer::load(&args.pair, &args.targets, &load).await?;
     let mut chat = Chat {
-        writer,
+        generator,
         options,
         system: args.system.clone(),
         turns: Vec::new(),
@@ -66,7 +66,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         json,
     };
     // Fails before the first input if the model has no template, or if its template refuses a system message.
-    chat.writer.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
+    chat.generator.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
     let mut lines = Lines::open()?;
     if lines.typed() {
         chat.greet(args)?;
@@ -131,7 +131,7 @@ fn parse(line: &str) -> Result<Line<'_>> {
 
 /// A conversation.
 struct Chat<'a> {
-    writer: Writer,
+    generator: Box<Generator>,
     options: GenerateOptions,
     system: Option<String>,
     /// User, assistant, user, assistant.
@@ -146,7 +146,7 @@ impl Chat<'_> {
     fn greet(&self, args: &Args) -> Result<()> {
         let draft =
             args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
-        let device = name_device(self.writer.device());
+        let device = name_device(self.generator.device());
         note(&format!("{}{draft}, on {device}", args.targets.name(&args.pair)?));
         if args.pair.model.is_none() {
             note(TALES);
@@ -201,7 +201,7 @@ impl Chat<'_> {
             let shown = printer.as_mut().map_or(ControlFlow::Continue(()), |printer| printer.show(progress));
             if self.broken_off.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { shown }
         };
-        let generation = self.writer.generate(&prompt, &self.options, &mut show).await;
+        let generation = self.generator.generate(&prompt, &self.options, &mut show).await;
         if let Some(printer) = printer {
             printer.finish()?;
         }

@@ -3,9 +3,10 @@
 use super::load::Pair;
 use super::options::{CapacityFlags, GenerateFlags};
 use super::print::{Colour, Printer, summary};
-use super::writer::{self, Targets, Writer};
+use super::writer::{self, Targets};
 use super::{Failure, bad_prompt, print_json};
 use foretoken::internals::options::MAX_SEED;
+use foretoken::internals::session::Generator;
 use foretoken::internals::weights::Source;
 use foretoken::{
     DeviceInfo, DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Prompt, Result, SamplingOptions,
@@ -85,12 +86,12 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         let allowed = format!("seeds that leave {count} up to 2^53 - 1, one for each of num_return_sequences");
         return Err(Error::BadOption { option: "seed".into(), value: seed.to_string(), allowed }.into());
     }
-    let mut writer = writer::load(&args.pair, &args.targets, &load).await?;
-    check_count(writer.draws(&options))?;
+    let mut generator = writer::load(&args.pair, &args.targets, &load).await?;
+    check_count(generator.draws(&options))?;
     let first = options.sampling.seed;
     for text in 0..count as u64 {
         options.sampling.seed = first.map(|first| first + text);
-        write(args, json, &mut writer, &load, &prompt, &options).await?;
+        write(args, json, &mut generator, &load, &prompt, &options).await?;
     }
     Ok(())
 }
@@ -99,24 +100,24 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 async fn write(
     args: &Args,
     json: bool,
-    writer: &mut Writer,
+    generator: &mut Generator,
     load: &LoadOptions,
     prompt: &Prompt,
     options: &GenerateOptions,
 ) -> Result<(), Failure> {
     if json {
-        let generation = writer.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
+        let generation = generator.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.targets.name(&args.pair)?;
         let assistant_model = args.pair.assistant()?.map(|files| files.model_name());
         let options = Used { model, assistant_model, load, generate: options, chat: args.chat };
-        return print_json(&Report { generation: &generation, device: writer.device(), options });
+        return print_json(&Report { generation: &generation, device: generator.device(), options });
     }
     let mut printer = Printer::new(&args.colour);
-    let generation = writer.generate(prompt, options, &mut |progress| printer.show(progress)).await;
+    let generation = generator.generate(prompt, options, &mut |progress| printer.show(progress)).await;
     let origins = printer.finish()?;
     let colour = args.colour.wanted(&io::stderr());
     // The text is printed, so failing to print the summary loses nothing.
-    let _ = writeln!(io::stderr(), "{}", summary(&generation?, writer.device(), &origins, colour));
+    let _ = writeln!(io::stderr(), "{}", summary(&generation?, generator.device(), &origins, colour));
     Ok(())
 }
 

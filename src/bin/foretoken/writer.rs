@@ -4,6 +4,8 @@ use super::bar::Bar;
 use super::load::Pair;
 use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
 use foretoken::internals::backend::server::{Endpoint, Http, Key};
+use foretoken::internals::parallel;
+use foretoken::internals::session::Generator;
 use foretoken::internals::weights::Source;
 use foretoken::{LoadOptions, Result};
 use std::rc::Rc;
@@ -57,17 +59,15 @@ impl Targets {
     }
 }
 
-pub(super) use foretoken::internals::parallel::Writer;
-
 /// Loads the models.
-pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
+pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Box<Generator>> {
     let bar = Bar::loading();
     let mut loaded = |done, all| bar.show(done, all);
     match targets.endpoint(pair)? {
         Some(endpoint) => {
             let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
-            Writer::connect(transport, endpoint, words, assistant, options, &mut loaded).await
+            parallel::connect(transport, endpoint, words, assistant, options, &mut loaded).await
         }
-        None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
+        None => parallel::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
     }
 }

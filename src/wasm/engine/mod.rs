@@ -6,4 +6,4 @@ mod parallel;
 mod read;
 mod served;
 mod session;
-mod team;
+mod threads;

@@ -7,36 +7,38 @@ use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::DeviceChoice;
-use crate::parallel::{Crew, Inbox, LocalDevice, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
+use crate::parallel::{
+    Command, Inbox, Instances, LocalDevice, ModelInstance, NumberedReport, Prepared, Report, Role, run_instance, set_up,
+};
 use crate::sample::Sampling;
 use crate::wasm::to_value;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_wasm_bindgen::from_value;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Workers with one instance each; the last one has the draft model (www/crew.ts).
+    /// Workers with one instance each; the last one has the draft model. TypeScript implements them.
     pub type Workers;
 
     /// Loads the models. Fulfils with `{device, failed}`; `failed`: why a requested draft model is missing.
     #[wasm_bindgen(method, catch)]
     async fn start(this: &Workers, with_drafter: bool, context: usize) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method)]
-    fn begin(this: &Workers, order: JsValue);
-    #[wasm_bindgen(method)]
-    fn order(this: &Workers, to: usize, order: JsValue);
+    fn begin(this: &Workers, command: JsValue);
+    #[wasm_bindgen(method, js_name = order)]
+    fn send(this: &Workers, to: usize, command: JsValue);
     /// Fulfils with the next [`NumberedReport`], or with undefined if none came within `within` milliseconds.
     #[wasm_bindgen(method)]
     async fn report(this: &Workers, within: Option<f64>) -> JsValue;
 }
 
-/// [`Workers`] as a [`Crew`].
-pub struct JsCrew {
+/// [`Workers`] as [`Instances`].
+pub struct JsInstances {
     workers: Workers,
     sp_degree: usize,
     has_drafter: bool,
@@ -44,7 +46,7 @@ pub struct JsCrew {
     text: u64,
 }
 
-impl Crew for JsCrew {
+impl Instances for JsInstances {
     fn sp_degree(&self) -> usize {
         self.sp_degree
     }
@@ -55,15 +57,15 @@ impl Crew for JsCrew {
 
     fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
         self.text += 1;
-        self.workers.begin(to_value(&Order::Begin { text: self.text, sampling: sampling.clone() }));
+        self.workers.begin(to_value(&Command::Begin { text: self.text, sampling: sampling.clone() }));
     }
 
-    fn order(&mut self, to: Role, order: Order) {
+    fn send(&mut self, to: Role, command: Command) {
         let to = match to {
-            Role::Server(server) => server,
+            Role::Target(server) => server,
             Role::Drafter => self.sp_degree,
         };
-        self.workers.order(to, to_value(&order));
+        self.workers.send(to, to_value(&command));
     }
 
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
@@ -76,13 +78,6 @@ impl Crew for JsCrew {
             }
         })
     }
-}
-
-/// A report with the number of its text. `None`: it applies to the current text.
-#[derive(Serialize, Deserialize)]
-struct NumberedReport {
-    text: Option<u64>,
-    report: Report,
 }
 
 /// Reads a message of another worker.
@@ -117,23 +112,22 @@ pub async fn load_parallel(
         Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
     };
     let (prepared, sp_degree) = thrown.or(prepared.await)?;
-    let started = workers.start(prepared.with_drafter, prepared.context()).await?;
+    let started = workers.start(prepared.with_drafter, prepared.prompts.context).await?;
     let Started { device, failed } = read(started)?;
     let has_drafter = prepared.with_drafter && failed.is_none();
-    let crew = JsCrew { workers, sp_degree, has_drafter, text: 0 };
-    let parallel = prepared.with(crew, device, failed.as_deref());
-    Ok(JsSession(Writer::Parallel(Box::new(parallel)), thrown))
+    let instances = JsInstances { workers, sp_degree, has_drafter, text: 0 };
+    Ok(JsSession(Box::new(prepared.with(instances, device, failed.as_deref())), thrown))
 }
 
-/// A worker's instance, which carries out orders on the event loop.
+/// A worker's instance, which carries out commands on the event loop.
 #[wasm_bindgen(js_name = Server)]
 pub struct JsServer {
-    orders: UnboundedSender<Order>,
+    commands: UnboundedSender<Command>,
     local: LocalDevice,
 }
 
 /// Loads a model as target instance `index`, or as the draft model if `context` has the target's positions, on the power-saving adapter if
-/// `low_power`. Then carries out orders. `progress(loaded, total)` is called as bytes reach the GPU, `tell({text, report})` for each
+/// `low_power`. Then carries out commands. `progress(loaded, total)` is called as bytes reach the GPU, `tell({text, report})` for each
 /// report.
 ///
 /// # Errors
@@ -161,25 +155,26 @@ pub async fn serve(
         let mut hear = hear(progress.clone());
         Box::pin(async move { set_up(source, context, &options, low_power, &local, &mut hear).await })
     };
-    let worker = Worker::new(thrown.or(build().await)?, Box::new(build));
-    let (orders, inbox) = unbounded();
-    let role = if context.is_some() { Role::Drafter } else { Role::Server(index) };
-    let tell = Box::new(move |text: u64, report: Report| {
+    let instance = ModelInstance::new(thrown.or(build().await)?, Box::new(build));
+    let (commands, inbox) = unbounded();
+    let role = if context.is_some() { Role::Drafter } else { Role::Target(index) };
+    let on_report = Box::new(move |text: u64, report: Report| {
         let _ = tell.call1(&JsValue::NULL, &to_value(&NumberedReport { text: Some(text), report }));
     });
-    spawn_local(work(role, worker, Inbox::new(inbox), tell));
-    Ok(JsServer { orders, local })
+    spawn_local(run_instance(role, instance, Inbox::new(inbox), on_report));
+    Ok(JsServer { commands, local })
 }
 
 #[wasm_bindgen(js_class = Server)]
 impl JsServer {
-    /// Adds an order to the queue.
+    /// Adds a command to the queue.
     ///
     /// # Errors
     /// `internal` if it cannot be read.
-    pub fn order(&self, order: JsValue) -> Result<()> {
+    #[wasm_bindgen(js_name = order)]
+    pub fn send(&self, command: JsValue) -> Result<()> {
         // The receiver lives as long as this object.
-        let _ = self.orders.unbounded_send(read(order)?);
+        let _ = self.commands.unbounded_send(read(command)?);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::read;
 use super::session::JsSession;
 use crate::backend::server::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
 use crate::error::{Error, Result};
-use crate::parallel::Writer;
+use crate::parallel;
 use js_sys::{Function, Reflect, Uint8Array};
 use serde::Deserialize;
 use serde_wasm_bindgen::from_value;
@@ -80,7 +80,7 @@ struct Server {
 /// a draft model in this worker, unless `assistant` is null.
 ///
 /// # Errors
-/// As [`Writer::connect`], and exceptions of the sources.
+/// As [`parallel::connect`], and exceptions of the sources.
 #[wasm_bindgen]
 pub async fn connect(
     sender: Sender,
@@ -99,8 +99,8 @@ pub async fn connect(
             from_value(server).map_err(|error| Error::Internal { reason: error.to_string() })?;
         let mut endpoint = Endpoint::new(urls, model)?;
         endpoint.api_key = api_key.as_deref().map(Key::new).transpose()?;
-        Writer::connect(Rc::new(sender), endpoint, words, assistant, &options, &mut hear(progress)).await
+        parallel::connect(Rc::new(sender), endpoint, words, assistant, &options, &mut hear(progress)).await
     };
-    let writer = thrown.or(connected.await)?;
-    Ok(JsSession(writer, thrown))
+    let generator = thrown.or(connected.await)?;
+    Ok(JsSession(generator, thrown))
 }

@@ -3,14 +3,13 @@
 use super::constraint::{ForeignGrammars, JsGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
-use super::team::{JsTeam, others};
+use super::threads::{JsThreads, others};
 use crate::backend::Device;
 use crate::backend::cpu::Processor;
 use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
-use crate::parallel::Writer;
-use crate::session::{CancelToken, Embedding, Progress, Session};
+use crate::session::{CancelToken, Embedding, Generator, Progress, Session};
 use crate::wasm::to_value;
 use js_sys::{Array, Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use serde_json::json;
@@ -20,9 +19,9 @@ use wasm_bindgen_futures::JsFuture;
 
 /// A loaded model pair, or a target in several workers.
 #[wasm_bindgen(js_name = Session)]
-pub struct JsSession(pub(super) Writer, pub(super) Thrown);
+pub struct JsSession(pub(super) Box<Generator>, pub(super) Thrown);
 
-/// Loads a target and, unless `assistant` is null, a draft model. On the CPU, the workers of `team` share the work.
+/// Loads a target and, unless `assistant` is null, a draft model. On the CPU, the workers of `threads` share the work.
 /// `progress(loaded, total)` is called as bytes reach the GPU.
 ///
 /// # Errors
@@ -31,7 +30,7 @@ pub struct JsSession(pub(super) Writer, pub(super) Thrown);
 pub async fn load(
     target: Files,
     assistant: Option<Files>,
-    team: JsTeam,
+    threads: JsThreads,
     options: JsValue,
     progress: Function,
 ) -> Result<JsSession, JsValue> {
@@ -43,14 +42,14 @@ pub async fn load(
         let options = read::load_options(&options)?;
         let (mut device, reason) = Device::open(&options, &GpuOptions::default()).await?;
         if let Device::Cpu(_) = device {
-            device = Device::Cpu(Rc::new(Processor::new(others(team, options.threads).await)));
+            device = Device::Cpu(Rc::new(Processor::new(others(threads, options.threads).await)));
         }
         let mut session = Session::load(device, target, assistant, &options, &mut hear(progress)).await?;
-        session.warnings.extend(reason);
+        session.executor.warnings.extend(reason);
         Ok(session)
     };
     let session = thrown.or(loaded.await)?;
-    Ok(JsSession(Writer::Session(Box::new(session)), thrown))
+    Ok(JsSession(Box::new(session), thrown))
 }
 
 /// Returns an `Inspection` of a model, read from its headers alone. Its device is the one that the options select; null if there is none.
@@ -115,30 +114,30 @@ impl JsSession {
     /// Returns the embedding of a prompt.
     ///
     /// # Errors
-    /// As [`Session::embed`]; `bad-option` if workers have the models.
+    /// As [`Generator::embed`]; `bad-option` if workers have the models.
     pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
         let text = read::prompt(&text)?;
         let pooling = pooling.parse()?;
-        let Embedding { embedding, .. } = self.1.or(self.0.session()?.embed(&text, pooling, normalize).await)?;
+        let Embedding { embedding, .. } = self.1.or(self.0.embed(&text, pooling, normalize).await)?;
         Ok(Float32Array::from(&embedding[..]))
     }
 
     /// Returns the likelihood of a continuation of a prompt: `{logprob, num_tokens}`.
     ///
     /// # Errors
-    /// As [`Session::score`]; `bad-option` if workers have the models.
+    /// As [`Generator::score`]; `bad-option` if workers have the models.
     pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
         let prompt = read::prompt(&prompt)?;
         let continuation = read::prompt(&continuation)?;
-        let scores = self.0.session()?.score(&prompt, &[continuation]).await;
+        let scores = self.0.score(&prompt, &[continuation]).await;
         Ok(to_value(&self.1.or(scores)?[0]))
     }
 
     /// Returns the arguments of the constructor of `Grammars` for the target: `[bytes, lengths, ends]`. Null if workers have the targets,
     /// which support no grammars.
-    pub fn vocabulary(&self) -> Option<Array> {
-        let Writer::Session(session) = &self.0 else { return None };
-        let (tokens, ends) = session.vocabulary();
+    pub fn vocabulary(&mut self) -> Option<Array> {
+        self.0.executor.single().ok()?;
+        let (tokens, ends) = self.0.prompts.vocabulary();
         let lengths: Vec<u32> = tokens.iter().map(|token| token.len() as u32).collect();
         let bytes = Uint8Array::from(&tokens.concat()[..]);
         Some(Array::of3(&bytes, &Uint32Array::from(&lengths[..]), &Uint32Array::from(ends)))
@@ -147,8 +146,8 @@ impl JsSession {
     /// Sets the compiler of `response_format`: `Grammars` of the other module.
     #[wasm_bindgen(js_name = constrainBy)]
     pub fn constrain_by(&mut self, grammars: ForeignGrammars) {
-        if let Writer::Session(session) = &mut self.0 {
-            session.constrain_by(Box::new(JsGrammars { grammars, thrown: self.1.clone() }));
+        if let Ok(single) = self.0.executor.single() {
+            single.constrain_by(Box::new(JsGrammars { grammars, thrown: self.1.clone() }));
         }
     }
 
@@ -162,31 +161,28 @@ impl JsSession {
     /// Passes the cached keys and values of a prompt to `write(layer, bytes): Promise`. Returns their tokens.
     ///
     /// # Errors
-    /// As [`Session::save`], and exceptions of `write`.
+    /// As [`Generator::save`], and exceptions of `write`.
     pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
         let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;
-        // Several instances have no cache that could be saved.
-        let Writer::Session(session) = &mut self.0 else { return Ok(Vec::new()) };
         let mut write = async |layer: usize, bytes: Vec<u8>| {
             let bytes = Uint8Array::from(&bytes[..]);
             let written = write.call2(&JsValue::NULL, &layer.into(), &bytes).map(|promise| promise.unchecked_into());
             ended(written, &self.1).await.map(drop)
         };
-        self.1.or(session.save(&prompt, &options, &mut write).await)
+        self.1.or(self.0.save(&prompt, &options, &mut write).await)
     }
 
     /// Caches the output of `save`; `read(layer): Promise<Uint8Array>`. Returns true if it was saved with this model on this device.
     ///
     /// # Errors
-    /// As [`Session::restore`], and exceptions of `read`.
+    /// As [`Generator::restore`], and exceptions of `read`.
     pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, JsValue> {
-        let Writer::Session(session) = &mut self.0 else { return Ok(false) };
         let mut read = async |layer: usize| {
             let bytes = read.call1(&JsValue::NULL, &layer.into()).map(|promise| promise.unchecked_into());
             Ok(Uint8Array::new(&ended(bytes, &self.1).await?).to_vec())
         };
-        self.1.or(session.restore(&tokens, &mut read).await)
+        self.1.or(self.0.restore(&tokens, &mut read).await)
     }
 
     /// Returns the text of tokens.
@@ -214,12 +210,12 @@ impl JsSession {
 
     /// Returns the bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`, without those of other workers.
     pub fn memory(&self) -> JsValue {
-        let [target, draft] = self.0.memory();
+        let [target, draft] = self.0.executor.memory();
         to_value(&json!({ "target": target.unwrap_or_default(), "draft": draft }))
     }
 
     /// Returns the counters of the device, without those of other workers.
     pub fn counters(&self) -> JsValue {
-        to_value(&self.0.counters())
+        to_value(&self.0.executor.counters())
     }
 }

@@ -1,6 +1,6 @@
-//! The loop in which instances write a text: reports become events of the state machine, its actions become orders.
+//! The distributed decode loop: receive a report, handle it, adapt the lookahead, emit tokens, send commands.
 
-use super::crew::{Crew, Order, Report, Role};
+use super::instances::{Command, Instances, Report, Role};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::session::{Sink, unless_cancelled};
@@ -21,8 +21,8 @@ pub enum Guess {
     Model,
 }
 
-/// Settings of a text.
-pub struct Plan {
+/// Settings of a run.
+pub struct RunOptions {
     /// Sampling of all instances. Equal seeds give equal texts.
     pub sampling: Sampling,
     /// Draft tokens of a verify task, 1 to [`crate::target::MAX_DRAFT`]. If measurements adapt it: the initial value.
@@ -40,33 +40,31 @@ pub struct Plan {
 /// Maximum wait of the target for the drafter, in units of the expected drafting time.
 const LATE: f64 = 2.0;
 
-/// Writes a text after a prompt of one token or more: the text of plain decoding. `tuner` has measurements of earlier texts with this
+/// Generates the text after a prompt of one token or more: the text of plain decoding. `tuner` has measurements of earlier texts with this
 /// drafter, and gets new ones. An instance whose device is lost sets itself up again; meanwhile the others continue.
 ///
 /// # Errors
 /// [`Error::ContextFull`] before anything is computed; [`Error::BadOption`]; errors of the sink. Errors of a target, if any instance would
 /// repeat them or no instance is left.
-pub async fn write(
-    crew: &mut dyn Crew,
+pub async fn run(
+    instances: &mut dyn Instances,
     prompt: &[u32],
-    plan: Plan,
+    options: RunOptions,
     tuner: &mut Tuner,
     sink: &mut impl Sink,
 ) -> Result<Stats> {
-    if prompt.len() >= plan.capacity {
-        return Err(Error::ContextFull { need: prompt.len() + 1, limit: plan.capacity });
+    if prompt.len() >= options.capacity {
+        return Err(Error::ContextFull { need: prompt.len() + 1, limit: options.capacity });
     }
-    let (room, sp_degree) = (sink.room().min(plan.capacity - prompt.len() + 1), crew.sp_degree());
-    let machine = Dsi::new(prompt, DsiOptions::pair(plan.lookahead, sp_degree, room, &plan.ends))?;
+    let (room, sp_degree) = (sink.room().min(options.capacity - prompt.len() + 1), instances.sp_degree());
+    let machine = Dsi::new(prompt, DsiOptions::pair(options.lookahead, sp_degree, room, &options.ends))?;
     let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
     let distributed = Distributed { sp_degree, ..Default::default() };
-    crew.begin(&plan.sampling, &plan.sampling);
-    let text = Text {
-        crew,
+    instances.begin(&options.sampling, &options.sampling);
+    let run = RunLoop {
+        instances,
         machine,
-        guess: plan.guess,
-        lookahead: plan.lookahead,
-        longest: plan.longest,
+        options,
         tuner,
         drafts: false,
         copy: Vec::new(),
@@ -81,16 +79,15 @@ pub async fn write(
         stats,
         distributed,
     };
-    text.write(sink).await
+    run.run(sink).await
 }
 
-/// A text in progress.
-struct Text<'a> {
-    crew: &'a mut dyn Crew,
+/// The loop. Reports become events of the state machine, and its actions become commands. Each turn takes the steps receive, handle,
+/// tune, emit and send.
+struct RunLoop<'a> {
+    instances: &'a mut dyn Instances,
     machine: Dsi,
-    guess: Guess,
-    lookahead: usize,
-    longest: Option<usize>,
+    options: RunOptions,
     tuner: &'a mut Tuner,
     /// `true`: the drafter has answered since the last wait for it timed out.
     drafts: bool,
@@ -140,49 +137,37 @@ impl Latency {
     }
 }
 
-impl Text<'_> {
-    async fn write(mut self, sink: &mut impl Sink) -> Result<Stats> {
+impl RunLoop<'_> {
+    async fn run(mut self, sink: &mut impl Sink) -> Result<Stats> {
         while !self.machine.is_done() {
-            let waited = Instant::now();
-            let report = match self.own.pop_front() {
-                Some(report) => ControlFlow::Continue(Ok(Some(report))),
-                None => unless_cancelled(sink, self.crew.report(self.limit())).await,
-            };
-            self.stats.times.verify += waited.elapsed().as_secs_f64();
-            let heard = Instant::now();
+            let report = self.receive(sink).await;
+            let received = Instant::now();
             let mut actions = Vec::new();
-            let mut handled = Ok(());
-            match report {
-                ControlFlow::Continue(Ok(Some(report))) => handled = self.hear(report, &mut actions, sink),
-                ControlFlow::Continue(Ok(None)) => self.drafts = false,
-                ControlFlow::Continue(Err(error)) => handled = Err(error),
-                ControlFlow::Break(()) => self.machine.stop(&mut actions),
-            }
+            let handled = self.handle(report, &mut actions, sink);
             self.tune(&mut actions);
-            if handled.is_ok() {
-                handled = self.emit(&mut actions, sink);
-            }
-            if handled.is_err() {
+            let emitted = handled.and_then(|()| self.emit(&mut actions, sink));
+            if emitted.is_err() {
                 self.machine.stop(&mut actions);
             }
-            self.carry_out(actions);
-            handled?;
-            self.stats.times.emit += heard.elapsed().as_secs_f64();
+            self.send(actions);
+            emitted?;
+            self.stats.times.emit += received.elapsed().as_secs_f64();
         }
-        let counts = self.machine.counts();
-        self.distributed.lookahead = self.lookahead;
-        self.distributed.num_verify_tasks = counts.verified;
-        self.distributed.num_cancelled_tasks = counts.cancelled;
-        self.distributed.num_rejected_tokens = counts.rejected;
-        self.distributed.target_latency = self.forwards.mean();
-        self.distributed.drafter_latency = self.draft_steps.mean();
-        let times = &mut self.stats.times;
-        times.total = self.began.elapsed().as_secs_f64();
-        if self.stats.num_emitted_tokens > 1 {
-            times.tokens_per_second = (self.stats.num_emitted_tokens - 1) as f64 / (times.total - times.first_token);
-        }
-        self.stats.distributed = Some(self.distributed);
-        Ok(self.stats)
+        Ok(self.finish())
+    }
+
+    /// Waits for the next report. `None`: none came in time. Breaks if the sink breaks the wait.
+    async fn receive(&mut self, sink: &mut impl Sink) -> ControlFlow<(), Result<Option<Report>>> {
+        let began = Instant::now();
+        let report = match self.own.pop_front() {
+            Some(report) => ControlFlow::Continue(Ok(Some(report))),
+            None => {
+                let limit = self.limit();
+                unless_cancelled(sink, self.instances.report(limit)).await
+            }
+        };
+        self.stats.times.verify += began.elapsed().as_secs_f64();
+        report
     }
 
     /// Returns the maximum wait for a report, in seconds. `None`: no limit.
@@ -193,78 +178,101 @@ impl Text<'_> {
     }
 
     fn patience(&self) -> usize {
-        if self.drafts { self.tuner.patience(self.distributed.sp_degree).min(self.lookahead) } else { 0 }
+        if self.drafts { self.tuner.patience(self.distributed.sp_degree).min(self.options.lookahead) } else { 0 }
     }
 
     fn tune(&mut self, actions: &mut Vec<Action>) {
-        if let Some(longest) = self.longest
+        if let Some(longest) = self.options.longest
             && let Some(lookahead) = self.tuner.lookahead(self.distributed.sp_degree)
         {
-            self.lookahead = lookahead.clamp(1, longest);
+            self.options.lookahead = lookahead.clamp(1, longest);
         }
-        self.machine.tune(self.lookahead, self.patience(), actions);
+        self.machine.tune(self.options.lookahead, self.patience(), actions);
     }
 
     /// Passes a report to the state machine as an event.
-    fn hear(&mut self, report: Report, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
-        match &report {
+    fn handle(
+        &mut self,
+        report: ControlFlow<(), Result<Option<Report>>>,
+        actions: &mut Vec<Action>,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
+        let ControlFlow::Continue(report) = report else {
+            self.machine.stop(actions);
+            return Ok(());
+        };
+        let Some(report) = report? else {
+            self.drafts = false;
+            return Ok(());
+        };
+        match report {
             Report::Prefilled { done } => {
                 let of = self.stats.num_prompt_tokens - 1;
-                self.prefilled = self.prefilled.max((*done).min(of));
+                self.prefilled = self.prefilled.max(done.min(of));
                 if sink.prefilled(self.prefilled, of).is_break() {
                     self.machine.stop(actions);
                 }
             }
-            Report::Free { server } => self.machine.handle(Event::Free { server: *server }, actions),
+            Report::Free { server } => self.machine.handle(Event::Free { server }, actions),
             Report::Verified { server, task, ids, reused, seconds, traffic } => {
-                self.stats.add_traffic(traffic);
-                if self.distributed.num_forwards == 0 {
-                    self.stats.num_cached_tokens = (*reused).min(self.stats.num_prompt_tokens - 1);
-                }
-                self.distributed.num_forwards += 1;
-                let counts = self.forwards.add(*server, *seconds);
-                if let Some((_, end)) = self.holders.remove(task).filter(|_| counts) {
-                    self.tuner.forward(end.saturating_sub(*reused), *seconds);
-                }
-                self.machine.handle(Event::Verified { server: *server, task: *task, ids }, actions);
+                self.stats.add_traffic(&traffic);
+                self.measure_forward(server, task, reused, seconds);
+                self.machine.handle(Event::Verified { server, task, ids: &ids }, actions);
             }
             Report::Drafted { task, ids, seconds } => {
                 if !ids.is_empty() {
-                    self.drafts = true;
-                    let counts = matches!(self.guess, Guess::Lookup(_)) || self.draft_steps.add(0, *seconds);
-                    if counts {
-                        self.tuner.step(*seconds);
-                    }
+                    self.measure_step(seconds);
                 }
-                self.machine.handle(Event::Drafted { task: *task, ids }, actions);
+                self.machine.handle(Event::Drafted { task, ids: &ids }, actions);
             }
             Report::Lost { server, reason } => {
-                self.distributed.num_lost += 1;
-                self.stats.warnings.push(format!("target {server} is set up again ({reason})"));
-                self.machine.handle(Event::Lost { server: *server }, actions);
+                self.lose(server, format!("target {server} is set up again ({reason})"), actions);
             }
             Report::Gone { server, error } => {
-                self.gone[*server] = true;
+                self.gone[server] = true;
                 if self.gone.iter().all(|&gone| gone) {
-                    return Err(error.clone());
+                    return Err(error);
                 }
-                self.distributed.num_lost += 1;
-                self.stats.warnings.push(format!("the text goes on without target {server} ({error})"));
-                self.machine.handle(Event::Lost { server: *server }, actions);
+                self.lose(server, format!("the text goes on without target {server} ({error})"), actions);
             }
             Report::NoDrafter { error } => {
-                self.guess = Guess::Nothing;
+                self.options.guess = Guess::Nothing;
                 self.drafts = false;
                 self.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
             }
-            Report::Failed { error } => return Err(error.clone()),
+            Report::Failed { error } => return Err(error),
         }
         Ok(())
     }
 
+    fn measure_forward(&mut self, server: usize, task: TaskId, reused: usize, seconds: f64) {
+        if self.distributed.num_forwards == 0 {
+            self.stats.num_cached_tokens = reused.min(self.stats.num_prompt_tokens - 1);
+        }
+        self.distributed.num_forwards += 1;
+        let counts = self.forwards.add(server, seconds);
+        if let Some((_, end)) = self.holders.remove(&task).filter(|_| counts) {
+            self.tuner.forward(end.saturating_sub(reused), seconds);
+        }
+    }
+
+    fn measure_step(&mut self, seconds: f64) {
+        self.drafts = true;
+        if matches!(self.options.guess, Guess::Lookup(_)) || self.draft_steps.add(0, seconds) {
+            self.tuner.step(seconds);
+        }
+    }
+
+    /// Continues without a target instance, for now or for the rest of the text.
+    fn lose(&mut self, server: usize, warning: String, actions: &mut Vec<Action>) {
+        self.distributed.num_lost += 1;
+        self.stats.warnings.push(warning);
+        self.machine.handle(Event::Lost { server }, actions);
+    }
+
     /// Passes verified tokens to the sink, up to the token at which the sink breaks.
     fn emit(&mut self, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
-        let drafted_by = match self.guess {
+        let drafted_by = match self.options.guess {
             Guess::Lookup(_) => Origin::Lookup,
             _ => Origin::DraftModel,
         };
@@ -297,18 +305,18 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Sends actions as orders.
-    fn carry_out(&mut self, actions: Vec<Action>) {
+    /// Sends actions as commands.
+    fn send(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Draft { task, feed, most } => self.draft(task, feed, most),
                 Action::Verify { task, server, feed, rows } => {
                     self.holders.insert(task, (server, feed.keep + feed.tokens.len()));
-                    self.crew.order(Role::Server(server), Order::Verify { task, feed, rows });
+                    self.instances.send(Role::Target(server), Command::Verify { task, feed, rows });
                 }
                 Action::Cancel { task } => {
-                    let to = self.holders.remove(&task).map_or(Role::Drafter, |(server, _)| Role::Server(server));
-                    self.crew.order(to, Order::Cancel { task });
+                    let to = self.holders.remove(&task).map_or(Role::Drafter, |(server, _)| Role::Target(server));
+                    self.instances.send(to, Command::Cancel { task });
                 }
                 Action::Emit { .. } => {}
             }
@@ -316,8 +324,8 @@ impl Text<'_> {
     }
 
     fn draft(&mut self, task: TaskId, feed: Feed, most: usize) {
-        let ids = match &mut self.guess {
-            Guess::Model => return self.crew.order(Role::Drafter, Order::Draft { task, feed, most }),
+        let ids = match &mut self.options.guess {
+            Guess::Model => return self.instances.send(Role::Drafter, Command::Draft { task, feed, most }),
             Guess::Lookup(lookup) => {
                 if feed.keep < self.copy.len() {
                     self.copy.truncate(feed.keep);
@@ -337,5 +345,25 @@ impl Text<'_> {
         self.own.push_back(Report::Drafted { task, ids, seconds: 0.0 });
         // An empty report ends the draft.
         self.own.push_back(Report::Drafted { task, ids: Vec::new(), seconds: 0.0 });
+    }
+
+    /// Returns the statistics of the text.
+    fn finish(mut self) -> Stats {
+        let counts = self.machine.counts();
+        let times = &mut self.stats.times;
+        times.total = self.began.elapsed().as_secs_f64();
+        if self.stats.num_emitted_tokens > 1 {
+            times.tokens_per_second = (self.stats.num_emitted_tokens - 1) as f64 / (times.total - times.first_token);
+        }
+        self.stats.distributed = Some(Distributed {
+            lookahead: self.options.lookahead,
+            num_verify_tasks: counts.verified,
+            num_cancelled_tasks: counts.cancelled,
+            num_rejected_tokens: counts.rejected,
+            target_latency: self.forwards.mean(),
+            drafter_latency: self.draft_steps.mean(),
+            ..self.distributed
+        });
+        self.stats
     }
 }

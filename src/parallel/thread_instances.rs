@@ -1,16 +1,16 @@
-//! Instances that each run on a thread.
+//! Instances that each run on a thread, and loading of a generator on this machine.
 
 use super::Instance;
-use super::crew::{Crew, Order, Report, Role};
-use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared, Writer, load_alone};
+use super::instances::{Command, Instances, NumberedReport, Report, Role};
+use super::spawn::{Build, Thread, spawn};
+use super::{Parallel, Prepared, load_alone};
 use crate::backend::server::Later;
 use crate::backend::{Backend, Device};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
-use crate::session::Session;
+use crate::session::{Generator, Session};
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
@@ -19,10 +19,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Threads with one instance each.
-pub struct Servers {
-    targets: Vec<UnboundedSender<Order>>,
-    drafter: Option<UnboundedSender<Order>>,
-    reports: Receiver<Told>,
+pub struct ThreadInstances {
+    targets: Vec<UnboundedSender<Command>>,
+    drafter: Option<UnboundedSender<Command>>,
+    reports: Receiver<NumberedReport>,
     /// Reports of threads that had already ended when the text began.
     missing: VecDeque<Report>,
     /// Number of the text.
@@ -30,7 +30,7 @@ pub struct Servers {
     handles: Vec<JoinHandle<()>>,
 }
 
-impl Servers {
+impl ThreadInstances {
     /// Starts a thread for each target and one for the drafter, and waits until all of them are ready. If building the drafter fails, there
     /// is none, and its error is returned.
     pub fn start<T: Instance + 'static, D: Instance + 'static>(
@@ -39,35 +39,35 @@ impl Servers {
     ) -> Result<(Self, Option<Error>)> {
         let (report, reports) = channel();
         let (missing, handles) = (VecDeque::new(), Vec::new());
-        let mut servers = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
+        let mut instances = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
         let mut started = Vec::new();
-        let targets = (0..).map(Role::Server).zip(targets).map(|(role, build)| (role, start(role, build, &report)));
-        let drafter = drafter.map(|build| (Role::Drafter, start(Role::Drafter, build, &report)));
+        let targets = (0..).map(Role::Target).zip(targets).map(|(role, build)| (role, spawn(role, build, &report)));
+        let drafter = drafter.map(|build| (Role::Drafter, spawn(Role::Drafter, build, &report)));
         for (role, thread) in targets.chain(drafter) {
-            let Thread { orders, built, handle } = thread?;
-            servers.handles.push(handle);
-            started.push((role, orders, built));
+            let Thread { commands, built, handle } = thread?;
+            instances.handles.push(handle);
+            started.push((role, commands, built));
         }
         let mut without_drafter = None;
-        for (role, orders, built) in started {
+        for (role, commands, built) in started {
             let failed = || Error::Internal { reason: "its driver failed while a model was loaded".into() };
             match (built.recv().unwrap_or_else(|_| Err(failed())), role) {
-                (Ok(()), Role::Server(_)) => servers.targets.push(orders),
-                (Ok(()), Role::Drafter) => servers.drafter = Some(orders),
-                (Err(error), Role::Server(_)) => return Err(error),
+                (Ok(()), Role::Target(_)) => instances.targets.push(commands),
+                (Ok(()), Role::Drafter) => instances.drafter = Some(commands),
+                (Err(error), Role::Target(_)) => return Err(error),
                 (Err(error), Role::Drafter) => without_drafter = Some(error),
             }
         }
-        Ok((servers, without_drafter))
+        Ok((instances, without_drafter))
     }
 
-    fn roles(&self) -> impl Iterator<Item = (Role, &UnboundedSender<Order>)> {
-        let targets = (0..).map(Role::Server).zip(&self.targets);
-        targets.chain(self.drafter.iter().map(|orders| (Role::Drafter, orders)))
+    fn roles(&self) -> impl Iterator<Item = (Role, &UnboundedSender<Command>)> {
+        let targets = (0..).map(Role::Target).zip(&self.targets);
+        targets.chain(self.drafter.iter().map(|commands| (Role::Drafter, commands)))
     }
 }
 
-impl Crew for Servers {
+impl Instances for ThreadInstances {
     fn sp_degree(&self) -> usize {
         self.targets.len()
     }
@@ -78,22 +78,22 @@ impl Crew for Servers {
 
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
         self.text += 1;
-        let gone = |(role, orders): (Role, &UnboundedSender<Order>)| {
+        let gone = |(role, commands): (Role, &UnboundedSender<Command>)| {
             let sampling = if role == Role::Drafter { drafting } else { sampling };
-            let order = Order::Begin { text: self.text, sampling: sampling.clone() };
+            let command = Command::Begin { text: self.text, sampling: sampling.clone() };
             let error = || Error::Internal { reason: "its driver failed in an earlier text".into() };
-            orders.unbounded_send(order).is_err().then(|| role.gone(error()))
+            commands.unbounded_send(command).is_err().then(|| role.gone(error()))
         };
         self.missing = self.roles().filter_map(gone).collect();
     }
 
-    fn order(&mut self, to: Role, order: Order) {
-        let orders = match to {
-            Role::Server(server) => self.targets.get(server),
+    fn send(&mut self, to: Role, command: Command) {
+        let commands = match to {
+            Role::Target(server) => self.targets.get(server),
             Role::Drafter => self.drafter.as_ref(),
         };
-        // A thread that has ended ignores orders.
-        let _ = orders.map(|orders| orders.unbounded_send(order));
+        // A thread that has ended ignores commands.
+        let _ = commands.map(|commands| commands.unbounded_send(command));
     }
 
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
@@ -107,7 +107,9 @@ impl Crew for Servers {
                     None => self.reports.recv().map_err(RecvTimeoutError::from),
                 };
                 match next {
-                    Ok((text, report)) if text.is_none_or(|text| text == self.text) => return Ok(Some(report)),
+                    Ok(NumberedReport { text, report }) if text.is_none_or(|text| text == self.text) => {
+                        return Ok(Some(report));
+                    }
                     Ok(_) => {}
                     Err(RecvTimeoutError::Timeout) => return Ok(None),
                     Err(RecvTimeoutError::Disconnected) => {
@@ -119,7 +121,7 @@ impl Crew for Servers {
     }
 }
 
-impl Drop for Servers {
+impl Drop for ThreadInstances {
     /// Waits for the threads: none may still use a driver when the program ends.
     fn drop(&mut self) {
         self.targets.clear();
@@ -135,13 +137,18 @@ impl Parallel {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. A draft model that cannot be loaded is left
     /// out, with a warning in the statistics. The instances are distributed over the machine's devices of one kind; each needs the full
     /// memory of its model. The draft model runs on the CPU if `options.draft_device` selects it.
-    pub async fn load<S, A>(gpu: &GpuOptions, target: S, assistant: Option<A>, options: &LoadOptions) -> Result<Self>
+    pub async fn load<S, A>(
+        gpu: &GpuOptions,
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Result<Generator<Self>>
     where
         S: Source + Clone + Send + 'static,
         A: Source + Clone + Send + 'static,
     {
         let mut prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
-        let context = prepared.context();
+        let context = prepared.prompts.context;
         // The device kind selected here is used by all instances.
         let (device, reason) = match options.sp_degree {
             1 => Device::open(options, gpu).await?,
@@ -154,33 +161,31 @@ impl Parallel {
         let drafter = assistant.filter(|_| prepared.with_drafter);
         let drafter = drafter.map(|files| build(beside, files, Some(context), options));
         let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
-        let (servers, failed) = Servers::start(targets, drafter)?;
-        Ok(prepared.with(servers, device.info().clone(), failed.as_ref()))
+        let (instances, failed) = ThreadInstances::start(targets, drafter)?;
+        Ok(prepared.with(instances, device.info().clone(), failed.as_ref()))
     }
 }
 
-impl Writer {
-    /// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
-    /// read, if one device has both models.
-    pub async fn load<S, A>(
-        target: S,
-        assistant: Option<A>,
-        options: &LoadOptions,
-        loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self>
-    where
-        S: Source + Clone + Send + 'static,
-        A: Source + Clone + Send + 'static,
-    {
-        let gpu = GpuOptions::default();
-        if options.is_parallel(assistant.is_some()) {
-            return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
-        }
-        let (device, reason) = Device::open(options, &gpu).await?;
-        let mut session = Session::load(device, target, assistant, options, loaded).await?;
-        session.warnings.extend(reason);
-        Ok(Self::Session(Box::new(session)))
+/// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
+/// read, if one device has both models.
+pub async fn load<S, A>(
+    target: S,
+    assistant: Option<A>,
+    options: &LoadOptions,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Box<Generator>>
+where
+    S: Source + Clone + Send + 'static,
+    A: Source + Clone + Send + 'static,
+{
+    let gpu = GpuOptions::default();
+    if options.is_parallel(assistant.is_some()) {
+        return Ok(Box::new(Parallel::load(&gpu, target, assistant, options).await?));
     }
+    let (device, reason) = Device::open(options, &gpu).await?;
+    let mut session = Session::load(device, target, assistant, options, loaded).await?;
+    session.executor.warnings.extend(reason);
+    Ok(Box::new(session))
 }
 
 /// Device on which an instance is to run.

@@ -1,39 +1,37 @@
-//! Loading of a writer whose target is on servers.
+//! Loading of a generator whose target is on servers.
 
-use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
+use super::{LocalDevice, ModelInstance, Parallel, Prepared, Role, TaskInstances, set_up};
 use crate::backend::Backend;
 use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
 use crate::checkpoint::{self, Texts};
 use crate::error::Result;
-use crate::options::LoadOptions;
-use crate::session::Session;
+use crate::options::{Arithmetic, LoadOptions};
+use crate::session::{Generator, Prompts, Session};
 use crate::target::Target;
 use crate::weights::Source;
 use std::rc::Rc;
 
-impl Writer {
-    /// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
-    /// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
-    /// warning gives the reason.
-    pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
-        transport: Rc<dyn Transport>,
-        endpoint: Endpoint,
-        words: S,
-        assistant: Option<A>,
-        options: &LoadOptions,
-        loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self> {
-        options.validate_elsewhere()?;
-        let texts = checkpoint::texts(words, options.file.as_deref()).await?;
-        let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
-        let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
-        Ok(if options.is_parallel(assistant.is_some()) {
-            let tasks = Tasks::new(transport);
-            Self::Parallel(Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?))
-        } else {
-            Self::Session(Box::new(Session::served(server, texts, assistant, options, loaded).await))
-        })
-    }
+/// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
+/// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
+/// warning gives the reason.
+pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
+    transport: Rc<dyn Transport>,
+    endpoint: Endpoint,
+    words: S,
+    assistant: Option<A>,
+    options: &LoadOptions,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Box<Generator>> {
+    options.validate_elsewhere()?;
+    let texts = checkpoint::texts(words, options.file.as_deref()).await?;
+    let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
+    let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
+    Ok(if options.is_parallel(assistant.is_some()) {
+        let tasks = TaskInstances::new(transport);
+        Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?)
+    } else {
+        Box::new(Session::served(server, texts, assistant, options, loaded).await)
+    })
 }
 
 impl Parallel {
@@ -41,12 +39,12 @@ impl Parallel {
     /// between them, on `options.device` or the CPU.
     async fn served<A: Source + Clone + 'static>(
         first: Server,
-        mut tasks: Tasks,
+        mut tasks: TaskInstances,
         texts: Texts,
         assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self> {
+    ) -> Result<Generator<Self>> {
         let (info, mut context, mut warnings) = (first.info().clone(), first.capacity(), Vec::new());
         let first = Rc::new(first);
         for at in 0..options.sp_degree {
@@ -62,9 +60,12 @@ impl Parallel {
                 let first = first.clone();
                 Box::pin(async move { first.beginning_with(at).await.map(Backend::from) })
             };
-            tasks.add(Role::Server(at), Worker::new(server.into(), Box::new(again)));
+            tasks.add(Role::Target(at), ModelInstance::new(server.into(), Box::new(again)));
         }
-        let mut prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
+        let Texts { tokenizer, template, sampling, tokens, .. } = texts;
+        let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
+        let arithmetic = Arithmetic::default();
+        let mut prepared = Prepared::open_drafter(prompts, arithmetic, warnings, assistant.clone(), options).await;
         let (local, mut failed) = (LocalDevice::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {
             match set_up(files.clone(), Some(context), options, false, &local, loaded).await {
@@ -77,11 +78,13 @@ impl Parallel {
                             async move { set_up(files, Some(context), &options, false, &local, &mut |_, _| ()).await },
                         )
                     };
-                    tasks.add(Role::Drafter, Worker::new(model, Box::new(again)));
+                    tasks.add(Role::Drafter, ModelInstance::new(model, Box::new(again)));
                 }
                 Err(error) => failed = Some(error),
             }
         }
-        Ok(Self { local, ..prepared.with(tasks, info, failed.as_ref()) })
+        let mut generator = prepared.with(tasks, info, failed.as_ref());
+        generator.executor.local = local;
+        Ok(generator)
     }
 }

@@ -1,6 +1,6 @@
 //! Threads in a page: workers with one instance of this module each. Each has some rows of every large matrix.
 
-use crate::backend::cpu::{Others, Share, Team, Words};
+use crate::backend::cpu::{Others, Share, Threads, Words};
 use crate::error::{Error, Result};
 use js_sys::Uint8Array;
 use std::rc::Rc;
@@ -8,24 +8,24 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The workers (www/team.ts).
+    /// The workers, implemented in TypeScript.
     #[wasm_bindgen(js_name = Team)]
-    pub type JsTeam;
+    pub type JsThreads;
 
     /// Starts workers for `threads` threads in total, if possible. Fulfils with the number of other threads.
     #[wasm_bindgen(method)]
-    async fn start(this: &JsTeam, threads: Option<usize>) -> JsValue;
+    async fn start(this: &JsThreads, threads: Option<usize>) -> JsValue;
     #[wasm_bindgen(method, getter)]
-    fn others(this: &JsTeam) -> usize;
+    fn others(this: &JsThreads) -> usize;
     #[wasm_bindgen(method, getter)]
-    fn room(this: &JsTeam) -> usize;
+    fn room(this: &JsThreads) -> usize;
     #[wasm_bindgen(method)]
-    fn ask(this: &JsTeam, other: usize, question: &[u32], bytes: &[u8]);
+    fn ask(this: &JsThreads, other: usize, question: &[u32], bytes: &[u8]);
     #[wasm_bindgen(method)]
-    fn answer(this: &JsTeam, other: usize, bytes: &mut [u8]) -> f64;
+    fn answer(this: &JsThreads, other: usize, bytes: &mut [u8]) -> f64;
 }
 
-impl Team for JsTeam {
+impl Threads for JsThreads {
     fn others(&self) -> usize {
         self.others()
     }
@@ -44,9 +44,9 @@ impl Team for JsTeam {
 }
 
 /// Starts the other threads. `None`: there are none.
-pub(super) async fn others(team: JsTeam, threads: Option<usize>) -> Option<Others> {
-    let others = team.start(threads).await.as_f64().unwrap_or(0.0);
-    (others > 0.0).then(|| Rc::new(team) as Others)
+pub(super) async fn others(threads: JsThreads, count: Option<usize>) -> Option<Others> {
+    let others = threads.start(count).await.as_f64().unwrap_or(0.0);
+    (others > 0.0).then(|| Rc::new(threads) as Others)
 }
 
 /// Matrix rows of another thread.

@@ -1,8 +1,8 @@
 //! Instances as tasks on the coordinator's thread. They need no threads, because they mostly wait for servers.
 
-use super::crew::{Crew, Order, Report, Role};
-use super::serve::{Inbox, work};
-use super::worker::Worker;
+use super::instance::ModelInstance;
+use super::instance_loop::{Inbox, run_instance};
+use super::instances::{Command, Instances, Report, Role};
 use crate::backend::Backend;
 use crate::backend::server::{Later, Transport};
 use crate::error::Result;
@@ -13,41 +13,41 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// Instances as tasks. They make progress while a report is waited for.
-pub struct Tasks {
+pub struct TaskInstances {
     /// Tasks of the targets in order, then the drafter's task.
     tasks: Vec<Task>,
     sp_degree: usize,
     /// Number of the text.
     text: u64,
-    tell: UnboundedSender<(u64, Report)>,
+    sender: UnboundedSender<(u64, Report)>,
     reports: UnboundedReceiver<(u64, Report)>,
     clock: Rc<dyn Transport>,
 }
 
 struct Task {
-    orders: UnboundedSender<Order>,
+    commands: UnboundedSender<Command>,
     work: Later<'static, ()>,
 }
 
-impl Tasks {
+impl TaskInstances {
     /// Creates it without instances. `clock` provides pauses.
     pub fn new(clock: Rc<dyn Transport>) -> Self {
-        let (tell, reports) = unbounded();
-        Self { tasks: Vec::new(), sp_degree: 0, text: 0, tell, reports, clock }
+        let (sender, reports) = unbounded();
+        Self { tasks: Vec::new(), sp_degree: 0, text: 0, sender, reports, clock }
     }
 
     /// Adds an instance. Call it for the target instances in order, then for the drafter, if there is one.
-    pub fn add(&mut self, role: Role, worker: Worker<Backend>) {
-        let (orders, inbox) = unbounded();
-        let tell = self.tell.clone();
+    pub fn add(&mut self, role: Role, instance: ModelInstance<Backend>) {
+        let (commands, inbox) = unbounded();
+        let sender = self.sender.clone();
         // The receiver lives as long as the tasks, so sending cannot fail.
-        let tell = Box::new(move |text, report| drop(tell.unbounded_send((text, report))));
-        self.tasks.push(Task { orders, work: Box::pin(work(role, worker, Inbox::new(inbox), tell)) });
+        let on_report = Box::new(move |text, report| drop(sender.unbounded_send((text, report))));
+        self.tasks.push(Task { commands, work: Box::pin(run_instance(role, instance, Inbox::new(inbox), on_report)) });
         self.sp_degree += usize::from(role != Role::Drafter);
     }
 }
 
-impl Crew for Tasks {
+impl Instances for TaskInstances {
     fn sp_degree(&self) -> usize {
         self.sp_degree
     }
@@ -60,17 +60,17 @@ impl Crew for Tasks {
         self.text += 1;
         for (at, task) in self.tasks.iter().enumerate() {
             let sampling = if at < self.sp_degree { sampling } else { drafting };
-            let _ = task.orders.unbounded_send(Order::Begin { text: self.text, sampling: sampling.clone() });
+            let _ = task.commands.unbounded_send(Command::Begin { text: self.text, sampling: sampling.clone() });
         }
     }
 
-    fn order(&mut self, to: Role, order: Order) {
+    fn send(&mut self, to: Role, command: Command) {
         let at = match to {
-            Role::Server(server) => server,
+            Role::Target(server) => server,
             Role::Drafter => self.sp_degree,
         };
-        let Some(Task { orders, work }) = self.tasks.get_mut(at) else { return };
-        let _ = orders.unbounded_send(order);
+        let Some(Task { commands, work }) = self.tasks.get_mut(at) else { return };
+        let _ = commands.unbounded_send(command);
         // A request is sent or aborted at once, even after the last report. The drafter computes on this thread, and runs only in `report`.
         if to != Role::Drafter {
             let _ = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -88,7 +88,7 @@ impl Crew for Tasks {
     }
 }
 
-impl Tasks {
+impl TaskInstances {
     /// Returns the next report while the first `count` tasks run. `None`: none came within `within` seconds.
     async fn next_report(&mut self, count: usize, within: Option<f64>) -> Option<Report> {
         let mut late = within.map(|seconds| self.clock.pause(seconds));

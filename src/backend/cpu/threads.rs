@@ -10,7 +10,7 @@ use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Other threads, each with a [`Share`](super::Share).
-pub trait Team {
+pub trait Threads {
     /// Returns the number of other threads.
     fn others(&self) -> usize;
 
@@ -26,10 +26,10 @@ pub trait Team {
 
 /// Shared handle to the other threads.
 #[cfg(target_arch = "wasm32")]
-pub type Others = std::rc::Rc<dyn Team>;
+pub type Others = std::rc::Rc<dyn Threads>;
 /// Shared handle to the other threads.
 #[cfg(not(target_arch = "wasm32"))]
-pub type Others = std::sync::Arc<dyn Team + Send + Sync>;
+pub type Others = std::sync::Arc<dyn Threads + Send + Sync>;
 
 /// Rows of a matrix on the other threads.
 struct Shares {

@@ -35,7 +35,7 @@ pub struct Read {
 }
 
 /// An instance with its copy of the text.
-pub struct Worker<T> {
+pub struct ModelInstance<T> {
     build: Rebuild<T>,
     instance: Option<T>,
     text: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct Worker<T> {
 /// A function that builds another instance.
 pub type Rebuild<T> = Box<dyn Fn() -> Later<'static, Result<T>>>;
 
-impl<T: Instance> Worker<T> {
+impl<T: Instance> ModelInstance<T> {
     /// Wraps an instance. `build` replaces it if its device is lost.
     pub fn new(instance: T, build: Rebuild<T>) -> Self {
         Self { build, instance: Some(instance), text: Vec::new(), sampling: Sampling::default(), proven: true }
@@ -73,11 +73,6 @@ impl<T: Instance> Worker<T> {
         self.proven = false;
         let instance = self.instance.insert((self.build)().await?);
         instance.sample_by(&self.sampling)
-    }
-
-    /// Returns the instance, if there is one.
-    pub fn instance(&self) -> Option<&T> {
-        self.instance.as_ref()
     }
 
     /// Returns true if a forward can be aborted by dropping its future.
@@ -107,7 +102,7 @@ impl<T: Instance> Worker<T> {
         self.proven && matches!(error, Error::DeviceLost { .. })
     }
 
-    /// Updates the copy of the text. Tasks that are skipped need this too, because later tasks build on it.
+    /// Updates the copy of the text. TaskInstances that are skipped need this too, because later tasks build on it.
     pub fn feed(&mut self, feed: Feed) {
         self.text.truncate(feed.keep);
         self.text.extend(feed.tokens);

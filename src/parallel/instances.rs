@@ -1,4 +1,4 @@
-//! Messages between the coordinator of a text and its instances. All of them can be sent as JSON.
+//! The coordinator's view of its instances: the trait, and the messages in both directions, which can be sent as JSON.
 
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
@@ -8,11 +8,10 @@ use crate::target::Traffic;
 use serde::{Deserialize, Serialize};
 
 /// Role of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// An instance of the target, counted from 0.
-    Server(usize),
+    Target(usize),
     /// The draft model.
     Drafter,
 }
@@ -20,7 +19,7 @@ pub enum Role {
 /// A message to an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum Command {
     /// Start of a text. Target instances report that they are free. Instances that were given up are built again.
     Begin {
         /// The text's number.
@@ -122,14 +121,23 @@ impl Role {
     /// Returns the report of an instance that cannot continue.
     pub fn gone(self, error: Error) -> Report {
         match self {
-            Self::Server(server) => Report::Gone { server, error },
+            Self::Target(server) => Report::Gone { server, error },
             Self::Drafter => Report::NoDrafter { error },
         }
     }
 }
 
+/// A report with the number of its text. `None`: it applies to the current text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NumberedReport {
+    /// Number of the text.
+    pub text: Option<u64>,
+    /// The report.
+    pub report: Report,
+}
+
 /// Instances of a target and of a draft model, in any place. Their caches persist between texts.
-pub trait Crew {
+pub trait Instances {
     /// Returns the number of target instances.
     fn sp_degree(&self) -> usize;
 
@@ -139,8 +147,8 @@ pub trait Crew {
     /// Starts a text on all instances, with the sampling of the targets and of the draft model.
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling);
 
-    /// Sends an order. An instance that has reported its end ignores it.
-    fn order(&mut self, to: Role, order: Order);
+    /// Sends a command. An instance that has reported its end ignores it.
+    fn send(&mut self, to: Role, command: Command);
 
     /// Returns the next report on the latest text. `None`: none came within `within` seconds.
     ///
