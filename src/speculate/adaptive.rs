@@ -62,6 +62,10 @@ struct Text {
     reported: Option<Choice>,
     /// True if the next round could have been submitted before the previous round was read.
     could_repeat: bool,
+    /// True if the round waited for proposals, and if the next one will.
+    waits: [bool; 2],
+    /// Cost of waiting for proposals that did not come.
+    waited: f64,
 }
 
 /// Pauses between trials of a draft model that does not pay.
@@ -158,7 +162,10 @@ impl Adaptive {
     /// Returns the offer of a CPU drafter for a round of at most `most` draft tokens; `None`: no tokens.
     fn offer_of(&self, proposer: &Proposer, most: usize) -> Option<Offer> {
         let drafter = proposer.origin();
-        let credit = self.server.as_ref().map_or(0.0, |server| server.credit(drafter));
+        let credit = self
+            .server
+            .as_ref()
+            .map_or((proposer.credit() - self.text.waited).max(0.0), |server| server.credit(drafter));
         let candidates = || self.estimates.candidates(drafter, most, self.interruption());
         (most > 0).then(|| Offer { candidates: candidates(), reading: 0.0, credit })
     }
@@ -205,7 +212,7 @@ impl Adaptive {
     fn waits(&self) -> bool {
         let gain = |one: &Proposer| {
             let offer = self.offer_of(one, one.usual);
-            offer.map_or(0.0, |offer| offer.gain(self.estimates.pace(), self.budget.drafts))
+            offer.map_or(0.0, |offer| offer.gain(self.estimates.pace(), self.budget.drafts + offer.credit))
         };
         let gain = self.text.proposers.iter().map(gain).fold(0.0, f64::max);
         self.estimates.costs.waiting() <= self.estimates.gain_of_waiting(gain)
@@ -215,6 +222,7 @@ impl Adaptive {
 impl Drafter for Adaptive {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         self.propose(tokens, room);
+        self.text.waits = [self.text.waits[1], false];
         self.server.iter_mut().for_each(|server| server.is_streaming = false);
         let choice = self.choose(true);
         self.set(choice);
@@ -238,7 +246,9 @@ impl Drafter for Adaptive {
         }
         self.text.could_repeat = now.candidate().is_none_or(|one| one.drafter == Origin::DraftModel);
         let may_wait = !self.text.proposers.is_empty() && !self.estimates.costs.wants_pair();
-        if !self.text.could_repeat || may_wait && self.waits() {
+        let waits = self.text.could_repeat && may_wait && self.waits();
+        self.text.waits[1] = waits;
+        if !self.text.could_repeat || waits {
             return false;
         }
         let next = self.choose(false);
@@ -254,6 +264,9 @@ impl Drafter for Adaptive {
         let (drafter, lookahead) = (self.origin(), round.rows.saturating_sub(1));
         self.text.rounds.count(drafter, lookahead);
         let (cost, timed_plain) = self.estimates.learn(drafter, round);
+        if lookahead == 0 && self.text.waits[0] && !round.ahead {
+            self.text.waited += self.estimates.costs.waiting();
+        }
         let won = (round.accepted + 1) as f64 - cost;
         self.budget.settle(won, cost, timed_plain);
         let acceptance = self.estimates.acceptance(Origin::DraftModel);

@@ -14,8 +14,8 @@ pub(super) const MAX_SAVED: f64 = 12.0;
 /// Invariants, if `gain` and `loss` are those of the rounds so far (tokens - cost, and cost - tokens):
 ///
 /// 1. `drafts <= 1.2 + interruptions + gain - loss + 0.5 % of the cost so far`, with `interruptions <= 5 %` of the tokens wanted.
-/// 2. A round drafts only if `cost - 1 <= drafts` (on a server plus the credit of a confirmed drafter). So if costs are accurate, the sum of
-///    losses never exceeds the right side of 1.
+/// 2. A round drafts only if `cost - 1 <= drafts`, plus the credit of a drafter that the text confirmed. So if costs are accurate, the sum of
+///    losses exceeds the right side of 1 by that credit at most.
 /// 3. After each round `drafts <= 12`: an early gain does not pay for any number of later losses.
 /// 4. `0 <= reading`: reading takes from `drafts` only what `reading` lacks. At the beginning of a text `reading <= 12 + 0.5 %` of its tokens.
 /// 5. Both are finite.

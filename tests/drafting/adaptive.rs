@@ -559,6 +559,34 @@ fn a_short_retelling_behind_other_texts_is_drafted_soon() {
     }
 }
 
+/// A fast GPU with small models, as measured on an NVIDIA H200: waiting for a round takes three quarters of a forward, and so a draft model
+/// does not pay. Its trials must not use up what a lookup needs to begin that the text confirms token by token.
+#[test]
+fn trials_of_a_draft_model_do_not_keep_a_confirmed_lookup_from_drafting() {
+    let verify: Verify = |rows| [1.0, 1.0, 1.02, 1.08, 1.4][rows.log2().ceil() as usize];
+    let found = world(["mediocre", "flat", "lookup 60 %, good"], 1.0);
+    let world = World { drafts: Some((0.25, 0.25)), lookup: Some((0.95, 0.95)), host: 0.75, verify, ..found };
+    for after in [0, 3] {
+        let (mut time, mut constant) = (0.0, 0.0);
+        for seed in 0..20 {
+            let mut drafter = told(&world, Timings::Exact, seed, 1.0);
+            let useless = World { lookup: Some((0.6, 0.05)), ..world };
+            for text in 0..after {
+                adaptive(
+                    &mut drafter,
+                    Text { world: useless, length: 130, seed: 1000 + 3 * seed + text },
+                    Timings::Exact,
+                );
+            }
+            let text = Text { world, length: 130, seed };
+            time += adaptive(&mut drafter, text, Timings::Exact).0;
+            constant += text.fixed(false, |at| Draft::Tokens(text.proposal(at)));
+        }
+        println!("after {after} other texts: {:.3} of the constant lookup's speed", constant / time);
+        assert!(constant >= 0.75 * time, "after {after} other texts: {}", constant / time);
+    }
+}
+
 /// On a GPU 2 to 8 rows often take as long as one. In a page kernels compile during the first text, so loading times only plain
 /// rounds. Clocks are coarse: a round may seem shorter than a plain one. The drafter must still find the long drafts that pay,
 /// and its costs must stay finite. A clock with ticks of 0.1 or 1 ms is as coarse for rounds of 2 ms as one with ten times longer
