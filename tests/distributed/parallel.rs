@@ -264,11 +264,16 @@ fn a_lost_draft_model_does_not_change_the_text() {
         let (never, dying) = (Arc::new(AtomicIsize::new(-1)), Arc::new(AtomicIsize::new(3)));
         let (mut servers, _) = ThreadInstances::start(vec![mortal(&never, 9)], Some(mortal(&dying, 1))).unwrap();
         let expected = case.greedy_ids[..16.min(case.greedy_ids.len())].to_vec();
-        let mut sink = Collect::new(16);
-        let stats =
-            write(&mut servers, &case.prompt_ids, run_options(&Sampling::default(), 3, true), &mut sink).unwrap();
-        assert_eq!(sink.ids, expected);
-        assert!(stats.warnings.iter().any(|warning| warning.contains("without the draft model")), "{stats:?}");
+        // Whether the model is lost during a text depends on the speed of the others. So texts are written until one says so.
+        loop {
+            let mut sink = Collect::new(16);
+            let options = run_options(&Sampling::default(), 3, true);
+            let stats = write(&mut servers, &case.prompt_ids, options, &mut sink).unwrap();
+            assert_eq!(sink.ids, expected);
+            if stats.warnings.iter().any(|warning| warning.contains("without the draft model")) {
+                break;
+            }
+        }
     });
 }
 
