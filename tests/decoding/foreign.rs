@@ -2,6 +2,7 @@
 
 use common::foreign::Foreign;
 use common::{Tale, Tales, blueprint_as, gpu, path, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::target::{Draft, Target};

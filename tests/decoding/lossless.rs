@@ -3,6 +3,7 @@
 use common::altered::configured;
 use common::scenario::{Outcome, Scenario};
 use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, gpus, path, plain, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::Gpu;

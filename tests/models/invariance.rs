@@ -2,6 +2,7 @@
 
 use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with, path, run};
 use foretoken::KvDtype;
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Capacity;

@@ -3,6 +3,7 @@
 use common::blocks::quantised;
 use common::small::Small;
 use common::{blueprint_as, capacity, difference, engine_of, gpu, gpu_of, path, rounded, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Blueprint;
