@@ -4,7 +4,7 @@ use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
-use crate::target::{Draft, MAX_DRAFT, Queue, Traffic};
+use crate::target::{Draft, MAX_DRAFT, Queue, Traffic, run_round};
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::task::Poll;
@@ -139,7 +139,7 @@ impl ModelInstance {
             }
         }
         let draft = Draft::Tokens(draft.to_vec());
-        let verified = instance.verify(pending, &draft).await?;
+        let verified = run_round(&mut **instance, pending, &draft).await?;
         verified.check(&draft)?;
         self.proven = true;
         // A target may process fewer tokens than it was given.

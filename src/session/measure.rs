@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::options::{GenerateOptions, Pooling};
 use crate::sample::Sampling;
-use crate::target::{Draft, MAX_DRAFT};
+use crate::target::{Draft, MAX_DRAFT, run_round};
 use serde::Serialize;
 
 /// Likelihood of a continuation.
@@ -113,7 +113,7 @@ async fn score(engine: &mut dyn Backend, prompt: &[u32], tokens: &[u32]) -> Resu
     let (mut pending, mut sum) = (last, 0.0);
     for chunk in tokens.chunks(MAX_DRAFT) {
         let (position, draft) = (engine.cached().len(), Draft::Tokens(chunk.to_vec()));
-        let verified = engine.verify(pending, &draft).await?;
+        let verified = run_round(engine, pending, &draft).await?;
         verified.check(&draft)?;
         sum += verified.logprobs.iter().take(chunk.len()).map(|row| f64::from(row.drafted)).sum::<f64>();
         // The last token of the chunk is the next pending token.

@@ -1,7 +1,7 @@
 //! Measures the cost of rounds on a device, at load.
 
 use crate::error::Result;
-use crate::target::{Draft, Queue, Timings};
+use crate::target::{Draft, Queue, Timings, run_round};
 use std::time::Duration;
 use web_time::Instant;
 
@@ -76,14 +76,14 @@ async fn time_ready(target: &mut dyn Queue, rows: usize) -> Result<Option<f64>> 
 async fn time(target: &mut dyn Queue, draft: &Draft) -> Result<f64> {
     let began = Instant::now();
     target.truncate(0);
-    target.verify(0, draft).await?;
+    run_round(target, 0, draft).await?;
     if began.elapsed() > ENOUGH {
         return Ok(began.elapsed().as_secs_f64());
     }
     let (began, mut rounds) = (Instant::now(), 0);
     while began.elapsed() < ENOUGH {
         target.truncate(0);
-        target.verify(0, draft).await?;
+        run_round(target, 0, draft).await?;
         rounds += 1;
     }
     Ok(began.elapsed().as_secs_f64() / f64::from(rounds))

@@ -228,15 +228,15 @@ pub trait Target {
 
     /// Waits for the first submitted round and caches all its tokens. Without a round, the result is empty.
     async fn finish(&mut self) -> Result<Verified>;
+}
 
-    /// Runs a whole round: catches up, submits and finishes.
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
-        while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
-        // The result does not matter: without compiled kernels, the round uses kernels for other numbers of rows.
-        self.ready(draft).await?;
-        self.submit(pending, draft).await?;
-        self.finish().await
-    }
+/// Runs a whole round: catches up, submits and finishes.
+pub async fn run_round(target: &mut dyn Target, pending: u32, draft: &Draft) -> Result<Verified> {
+    while matches!(draft, Draft::Model(1..)) && target.catch_up(pending).await? > 0 {}
+    // The result does not matter: without compiled kernels, the round uses kernels for other numbers of rows.
+    target.ready(draft).await?;
+    target.submit(pending, draft).await?;
+    target.finish().await
 }
 
 /// A target with a queue of rounds: its work while the device computes. A target that computes only in [`Target::finish`] keeps the

@@ -10,7 +10,7 @@ use foretoken::internals::backend::cpu::{
 };
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
-use foretoken::internals::target::{Draft, Target};
+use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::internals::weights::{Dtype, narrow, widen};
 use foretoken::{Arithmetic, LookupRule, Schedule, WeightDtype};
 use std::path::Path;
@@ -31,7 +31,7 @@ fn plain(engine: &mut CpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
     let mut pending = prompt[prompt.len() - 1];
     let mut ids = Vec::new();
     for _ in 0..count {
-        pending = run(engine.verify(pending, &Draft::Tokens(Vec::new()))).unwrap().ids[0];
+        pending = run(run_round(engine, pending, &Draft::Tokens(Vec::new()))).unwrap().ids[0];
         ids.push(pending);
     }
     ids
@@ -104,7 +104,7 @@ fn a_draft_model_proposes_what_the_target_has() {
         engine.sample_by(&Sampling { draw, seed: 1, ..Sampling::default() }).unwrap();
         for pending in 0..20 {
             engine.truncate(0);
-            let verified = run(engine.verify(pending, &Draft::Model(5))).unwrap();
+            let verified = run(run_round(&mut engine, pending, &Draft::Model(5))).unwrap();
             assert!(!verified.draft.is_empty(), "{draw:?}");
             let all = verified.draft.iter().chain(&verified.ids);
             assert!(all.clone().all(|id| *id < 512), "{draw:?}: {all:?}");

@@ -6,7 +6,7 @@ use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::sample::Sampling;
-use crate::target::{Draft, Drafting, Queue, Target, Verified};
+use crate::target::{Draft, Drafting, Queue, Target, Verified, run_round};
 use async_trait::async_trait;
 use web_time::Instant;
 
@@ -44,7 +44,7 @@ impl ServerBackend {
         let step = async |position, tokens: &[u32]| {
             model.truncate(position);
             let known = Draft::Tokens(tokens[1..].to_vec());
-            let verified = model.verify(tokens[0], &known).await?;
+            let verified = run_round(&mut **model, tokens[0], &known).await?;
             verified.check(&known)?;
             let Verified { ids, logprobs, .. } = verified;
             let confident = logprobs.last().is_none_or(|last| last.chosen.exp() >= *confidence);

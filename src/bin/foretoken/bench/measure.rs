@@ -5,7 +5,7 @@ use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::Model;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::speculate::{Drafter, PromptLookup};
-use foretoken::internals::target::Draft;
+use foretoken::internals::target::{Draft, run_round};
 use foretoken::{LookupRule, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -178,7 +178,8 @@ pub(super) async fn decode(
             break;
         }
         let began = Instant::now();
-        engine.verify(1, &draft(engine, 1)).await?;
+        let draft = draft(engine, 1);
+        run_round(engine, 1, &draft).await?;
         if step > 0 {
             seconds.push(began.elapsed().as_secs_f64());
         }
@@ -209,7 +210,7 @@ pub(super) async fn verify(
                 engine.truncate(kv_length);
                 let draft = draft(engine, rows);
                 let began = Instant::now();
-                engine.verify(1, &draft).await?;
+                run_round(engine, 1, &draft).await?;
                 if repeat > 0 {
                     seconds.push(began.elapsed().as_secs_f64());
                 }
@@ -240,7 +241,7 @@ pub(super) async fn sampling(engine: &mut dyn Backend, effort: Effort, limit: &L
             }
             engine.truncate(KV_LENGTHS[0]);
             let began = Instant::now();
-            engine.verify(1, &draft).await?;
+            run_round(engine, 1, &draft).await?;
             if repeat > 0 {
                 seconds.push(began.elapsed().as_secs_f64());
             }
@@ -263,7 +264,7 @@ pub(super) async fn rounds(engine: &mut dyn Backend) -> Result<Option<Rounds>> {
     for _ in 0..3 {
         engine.truncate(KV_LENGTHS[0]);
         before = engine.counters();
-        engine.verify(1, &draft).await?;
+        run_round(engine, 1, &draft).await?;
     }
     let steady = engine.counters().since(&before);
     Ok(Some(Rounds {
