@@ -195,7 +195,11 @@ struct Pair<S, A> {
 impl<S: Source, A: Source> Pair<S, A> {
     /// Loads both models onto a device. On a GPU, checks that the kernels are invariant, as speculation requires; the CPU is by
     /// construction. If the draft model fails to load, it is left out, with a warning.
-    async fn build(&self, device: &Device, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Backend, Vec<String>)> {
+    async fn build(
+        &self,
+        device: &Device,
+        loaded: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Box<dyn Backend>, Vec<String>)> {
         let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();
         let (all, mut done) = (self.bytes(), 0);
@@ -204,7 +208,7 @@ impl<S: Source, A: Source> Pair<S, A> {
             done = all.min(done + bytes);
             loaded(done, all);
         };
-        let engine = match device {
+        let mut engine: Box<dyn Backend> = match device {
             Device::Gpu(gpu) => {
                 let Blueprint { spec, capacity, .. } = &target.blueprint;
                 let allocate = || RoundBuffers::new(gpu, capacity, spec.vocab_size);
@@ -217,7 +221,7 @@ impl<S: Source, A: Source> Pair<S, A> {
                 progress(all);
                 let mut engine = gpu::GpuBackend::new(gpu, buffers, model, draft)?;
                 engine.check_invariance().await?;
-                Backend::Gpu(Box::new(engine))
+                Box::new(engine)
             }
             Device::Cpu(processor) => {
                 let model = target.read(processor, &mut progress).await?;
@@ -226,24 +230,19 @@ impl<S: Source, A: Source> Pair<S, A> {
                     None => None,
                 };
                 progress(all);
-                Backend::Cpu(Box::new(cpu::CpuBackend::new(model, draft)))
+                Box::new(cpu::CpuBackend::new(model, draft))
             }
         };
-        Ok((self.translated(engine)?, warnings))
+        if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
+            engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
+        }
+        Ok((engine, warnings))
     }
 
     /// Returns the bytes of all weights.
     fn bytes(&self) -> u64 {
         let assistant = self.assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
         self.target.blueprint.memory().weights + assistant
-    }
-
-    /// Adds a translator if the draft model has another tokenizer.
-    fn translated(&self, mut engine: Backend) -> Result<Backend> {
-        if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
-            engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
-        }
-        Ok(engine)
     }
 }
 
@@ -307,7 +306,7 @@ pub async fn load_alone<S: Source + 'static>(
     context: Option<usize>,
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Backend> {
+) -> Result<Box<dyn Backend>> {
     let model = match context {
         Some(context) => open_assistant(source, options, context).await?.0,
         None => ModelFiles::open(source, options).await?,
@@ -321,7 +320,7 @@ async fn build_alone<S: Source + 'static>(
     mut model: ModelFiles<S>,
     is_target: bool,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Backend> {
+) -> Result<Box<dyn Backend>> {
     // Several targets must not choose differently, so none of them measures.
     if is_target && model.blueprint.arithmetic == ArithmeticChoice::Auto {
         model.blueprint.arithmetic = ArithmeticChoice::F32;

@@ -37,49 +37,16 @@ pub use task_instances::TaskInstances;
 pub use thread_instances::{ThreadInstances, load};
 pub use translated::Translated;
 
-use crate::backend::Backend;
 use crate::backend::server::Later;
 use crate::constraint::ResponseFormat;
 use crate::error::{Error, Result};
 use crate::gpu::{Counters, DeviceInfo};
 use crate::model::Memory;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, LoadOptions, Schedule, Speculation};
-use crate::sample::Sampling;
 use crate::session::{Call, Emitter, Executor, Prompts, Single, setup};
 use crate::speculate::dsi::Tuner;
 use crate::speculate::{PromptLookup, Stats};
-use crate::target::{MAX_DRAFT, Queue, Target};
-
-/// A model of one instance.
-pub trait Instance: Target {
-    /// Sets how tokens are chosen from now on.
-    fn sample_by(&mut self, sampling: &Sampling) -> Result<()>;
-
-    /// Returns the maximum tokens of a forward that returns `wanted` ids.
-    fn forward_rows(&self, _wanted: usize) -> usize {
-        MAX_DRAFT + 1
-    }
-
-    /// Returns true if an unneeded forward can be aborted.
-    fn breaks_off(&self) -> bool {
-        false
-    }
-}
-
-impl Instance for Backend {
-    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        self.sample_by(sampling)
-    }
-
-    /// A server reads the earlier text anyway, at no cost if it is in its prefix cache.
-    fn forward_rows(&self, wanted: usize) -> usize {
-        if self.is_far() { wanted } else { MAX_DRAFT + 1 }
-    }
-
-    fn breaks_off(&self) -> bool {
-        self.is_far()
-    }
-}
+use crate::target::MAX_DRAFT;
 
 /// Several instances of a target, with their draft model.
 pub struct Parallel {

@@ -2,6 +2,7 @@
 
 use cap::Cap;
 use common::{blueprint_as, path, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu::{CpuBackend, Model, Processor};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::Target;
@@ -43,12 +44,12 @@ fn what_has_no_room_is_an_error_and_smaller_things_work_afterwards() {
 
     let mut engine = CpuBackend::new(load(small).unwrap(), None);
     let tokens: Vec<u32> = (0..256).collect();
-    let logits = engine.logits(&tokens, 64).unwrap();
+    let logits = run(engine.logits(&tokens, 64)).unwrap();
     engine.truncate(0);
     // Less than the logits of all rows need, more than the logits of a few.
     ALLOCATOR.set_limit(ALLOCATOR.allocated() + 4 * logits.len()).unwrap();
-    assert_eq!(refused(engine.logits(&tokens, 256)).0, "the activations");
+    assert_eq!(refused(run(engine.logits(&tokens, 256))).0, "the activations");
     engine.truncate(0);
-    let few = engine.logits(&tokens[..32], 8).unwrap();
+    let few = run(engine.logits(&tokens[..32], 8)).unwrap();
     assert!(few.iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits()), "other logits than before");
 }

@@ -1,4 +1,4 @@
-//! Backends: models on a GPU, on the CPU, and on servers; and any of the three as one target.
+//! Backends as siblings: one trait for models on a GPU, on the CPU, and on servers.
 
 pub mod cpu;
 pub mod gpu;
@@ -10,8 +10,9 @@ use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
 use crate::model::{Memory, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::sample::Sampling;
-use crate::target::{Draft, Queue, Target, Translate, Verified};
+use crate::target::{Drafting, Queue, Translate};
+use async_trait::async_trait;
+use std::any::Any;
 use std::rc::Rc;
 
 /// Device on this machine that runs models.
@@ -79,309 +80,167 @@ impl Device {
     }
 }
 
-/// Target and optional draft model on a device.
-pub enum Backend {
-    /// On a GPU.
-    Gpu(Box<gpu::GpuBackend>),
-    /// On the CPU.
-    Cpu(Box<cpu::CpuBackend>),
-    /// Target on a server, draft model on this machine.
-    Server(Box<server::ServerBackend<Backend>>),
-}
-
-/// Creates a backend without a draft model.
-impl From<server::Server> for Backend {
-    fn from(server: server::Server) -> Self {
-        Self::Server(Box::new(server::ServerBackend::new(server, None)))
-    }
+/// A loaded model on a device of this machine.
+pub struct LocalModel<'a> {
+    /// Spec of the model.
+    pub spec: &'a ModelSpec,
+    /// Arithmetic of its quantised weights.
+    pub arithmetic: Arithmetic,
+    /// Planned bytes.
+    pub memory: Memory,
+    /// Bytes of the keys and values that are cached now.
+    pub cached_bytes: u64,
 }
 
 /// Copy of a backend's cached text.
-pub enum Snapshot {
-    /// On a GPU.
-    Gpu(gpu::Snapshot),
-    /// On the CPU.
-    Cpu(cpu::Snapshot),
+pub struct Snapshot {
+    tokens: Vec<u32>,
+    draft_cached: usize,
+    /// Keys and values of the target's and the draft model's layers, in the device's own type.
+    kv: Box<dyn Any>,
 }
 
 impl Snapshot {
     /// Returns the tokens of the copied keys and values.
     pub fn tokens(&self) -> &[u32] {
-        match self {
-            Self::Gpu(snapshot) => snapshot.tokens(),
-            Self::Cpu(snapshot) => snapshot.tokens(),
-        }
+        &self.tokens
     }
 }
 
-/// Applies an expression to the backend inside.
-macro_rules! either {
-    ($self:expr, $engine:ident => $of:expr) => {
-        match $self {
-            Self::Gpu($engine) => $of,
-            Self::Cpu($engine) => $of,
-            Self::Server($engine) => $of,
-        }
-    };
-}
-
-impl Backend {
-    /// Returns the backend if it is on a GPU.
-    pub fn on_gpu(&self) -> Option<&gpu::GpuBackend> {
-        match self {
-            Self::Gpu(engine) => Some(engine),
-            Self::Cpu(_) | Self::Server(_) => None,
-        }
-    }
-
-    /// Returns the GPU if the backend is on one.
-    pub fn gpu(&self) -> Option<&Rc<Gpu>> {
-        self.on_gpu().map(gpu::GpuBackend::gpu)
-    }
-
-    /// Returns the same as [`Device::counters`].
-    pub fn counters(&self) -> Counters {
-        self.gpu().map(|gpu| gpu.counters()).unwrap_or_default()
-    }
-
+/// Target and optional draft model on a device. The defaults are those of a target on a server: it has no logits, hidden states or
+/// copies of its cache.
+#[async_trait(?Send)]
+pub trait Backend: Queue {
     /// Returns the description of the target's device.
-    pub fn device(&self) -> &DeviceInfo {
-        match self {
-            Self::Gpu(engine) => engine.gpu().info(),
-            Self::Cpu(engine) => engine.target().processor().info(),
-            Self::Server(engine) => engine.server().info(),
-        }
+    fn device(&self) -> &DeviceInfo;
+
+    /// Returns target and draft model, if they are on this machine.
+    fn models(&self) -> [Option<LocalModel<'_>>; 2];
+
+    /// Returns the state of the draft model.
+    fn drafting(&mut self) -> Option<&mut Drafting>;
+
+    /// Restricts the target to tokens that the constraint allows; `None`: no restriction.
+    fn constrain(&mut self, constraint: Option<Shared>) -> Result<()>;
+
+    /// Returns the backend if it is on a GPU.
+    fn on_gpu(&self) -> Option<&gpu::GpuBackend> {
+        None
     }
 
-    /// Returns the arithmetic of the target's quantised weights; servers do not report it (default).
-    pub fn arithmetic(&self) -> Arithmetic {
-        match self {
-            Self::Gpu(engine) => engine.target().arithmetic(),
-            Self::Cpu(engine) => engine.target().arithmetic(),
-            Self::Server(_) => Arithmetic::default(),
-        }
+    /// Returns a warning about the device, found while computing.
+    fn warning(&self) -> Option<&str> {
+        None
     }
 
-    /// Returns the target's spec; `None` for a server.
-    pub fn spec(&self) -> Option<&ModelSpec> {
-        match self {
-            Self::Gpu(engine) => Some(engine.target().spec()),
-            Self::Cpu(engine) => Some(engine.target().spec()),
-            Self::Server(_) => None,
-        }
-    }
-
-    /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened.
-    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
-        match self {
-            Self::Gpu(engine) => engine.logits(tokens, rows).await,
-            Self::Cpu(engine) => engine.logits(tokens, rows),
-            Self::Server(_) => server::lacks("logits"),
-        }
+    /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened. No page
+    /// needs them.
+    #[cfg(not(target_arch = "wasm32"))]
+    async fn logits(&mut self, _tokens: &[u32], _rows: usize) -> Result<Vec<f32>> {
+        server::lacks("logits")
     }
 
     /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
     /// flattened.
-    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
-        match self {
-            Self::Gpu(engine) => engine.hidden(tokens, wanted).await,
-            Self::Cpu(engine) => engine.hidden(tokens, wanted).await,
-            Self::Server(_) => server::lacks("embeddings"),
+    async fn hidden(&mut self, _tokens: &[u32], _wanted: usize) -> Result<Vec<f32>> {
+        server::lacks("embeddings")
+    }
+
+    /// Returns a layer's cached keys and values, in the device's own order.
+    async fn read_kv(&mut self, _layer: usize) -> Result<Vec<u8>> {
+        server::lacks("saved conversations")
+    }
+
+    /// Writes a layer's keys and values of `len` tokens, as from [`Backend::read_kv`]. [`crate::target::Target::reserve`] must have made room for them.
+    /// Returns false if their size does not fit this model.
+    fn write_kv(&mut self, _layer: usize, _len: usize, _bytes: &[u8]) -> bool {
+        false
+    }
+
+    /// Copies all cached keys and values, for [`Backend::restore_kv`].
+    async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
+        server::lacks("snapshots")
+    }
+
+    /// Writes the keys and values of a snapshot. Returns false if another kind of device copied them.
+    async fn restore_kv(&mut self, _snapshot: &Snapshot) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Declares that keys and values of `tokens` were written, and those of the first `draft_cached` tokens for the draft model.
+    fn set_cached(&mut self, _tokens: &[u32], _draft_cached: usize) {}
+
+    /// Declares that the draft model has another tokenizer. It then drafts greedily, because noise and biases apply to the target's ids.
+    fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
+        if let Some(drafting) = self.drafting() {
+            drafting.translate_by(translate);
         }
+        Ok(())
+    }
+
+    /// Recovers from an error with unknown results: clears the cache.
+    fn reset(&mut self) -> Result<()> {
+        self.truncate(0);
+        self.drafting().into_iter().for_each(Drafting::forget);
+        Ok(())
+    }
+
+    /// Returns the GPU if the backend is on one.
+    fn gpu(&self) -> Option<&Rc<Gpu>> {
+        self.on_gpu().map(gpu::GpuBackend::gpu)
+    }
+
+    /// Returns the same as [`Device::counters`].
+    fn counters(&self) -> Counters {
+        self.gpu().map(|gpu| gpu.counters()).unwrap_or_default()
+    }
+
+    /// Returns the arithmetic of the target's quantised weights; servers do not report it (default).
+    fn arithmetic(&self) -> Arithmetic {
+        self.models()[0].as_ref().map(|target| target.arithmetic).unwrap_or_default()
+    }
+
+    /// Returns the target's spec; `None` for a server.
+    fn spec(&self) -> Option<&ModelSpec> {
+        let [target, _] = self.models();
+        target.map(|target| target.spec)
     }
 
     /// Returns the bytes planned for the target; zeros for a server.
-    pub fn memory(&self) -> Memory {
-        match self {
-            Self::Gpu(engine) => engine.target().memory(),
-            Self::Cpu(engine) => engine.target().memory(),
-            Self::Server(_) => Memory::default(),
-        }
+    fn memory(&self) -> Memory {
+        self.models()[0].as_ref().map(|target| target.memory).unwrap_or_default()
     }
 
     /// Returns the bytes planned for the draft model, if any.
-    pub fn draft_memory(&self) -> Option<Memory> {
-        either!(self, engine => engine.draft().map(|draft| draft.memory()))
+    fn draft_memory(&self) -> Option<Memory> {
+        self.models()[1].as_ref().map(|draft| draft.memory)
     }
+}
 
-    /// Returns a warning about the device, found while computing.
-    pub fn warning(&self) -> Option<&str> {
-        match self {
-            Self::Gpu(engine) => engine.target().variants().warning(),
-            Self::Cpu(_) => None,
-            Self::Server(engine) => engine.warning(),
-        }
-    }
-
-    /// Sets how target and draft model choose tokens.
-    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        match self {
-            Self::Gpu(engine) => engine.sample_by(sampling),
-            Self::Cpu(engine) => engine.sample_by(sampling),
-            Self::Server(engine) => engine.sample_by(sampling, Self::sample_by),
-        }
-    }
-
-    /// Restricts the target to tokens that the constraint allows; `None`: no restriction.
-    pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
-        match self {
-            Self::Gpu(engine) => engine.constrain(constraint),
-            Self::Cpu(engine) => engine.constrain(constraint),
-            Self::Server(engine) => engine.constrain(constraint.is_some()),
-        }
-    }
-
-    /// Declares that the draft model has another tokenizer.
-    pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
-        match self {
-            Self::Gpu(engine) => engine.translate_by(translate),
-            Self::Cpu(engine) => engine.translate_by(translate),
-            Self::Server(engine) => {
-                engine.translate_by(translate);
-                Ok(())
-            }
-        }
-    }
-
+/// Snapshots, compiled once for all backends.
+impl dyn Backend + '_ {
     /// Returns the bytes of a snapshot of the cached text; `None` for a server, which manages its cache.
     pub fn snapshot_bytes(&self) -> Option<u64> {
-        match self {
-            Self::Gpu(engine) => Some(engine.snapshot_bytes()),
-            Self::Cpu(engine) => Some(engine.snapshot_bytes()),
-            Self::Server(_) => None,
-        }
+        let [target, draft] = self.models();
+        target.map(|target| target.cached_bytes + draft.map_or(0, |draft| draft.cached_bytes))
     }
 
     /// Copies the cached keys and values, except those of a draft model with another tokenizer.
     pub async fn snapshot(&mut self) -> Result<Snapshot> {
-        match self {
-            Self::Gpu(engine) => engine.snapshot().await.map(Snapshot::Gpu),
-            Self::Cpu(engine) => Ok(Snapshot::Cpu(engine.snapshot())),
-            Self::Server(_) => server::lacks("snapshots"),
-        }
+        self.truncate(self.cached().len());
+        let kv = self.copy_kv().await?;
+        Ok(Snapshot { tokens: self.cached().to_vec(), draft_cached: self.draft_cached(), kv })
     }
 
-    /// Replaces the cache with a snapshot. A snapshot of another device changes nothing.
+    /// Replaces the cache with a snapshot. If another kind of device made it, the cache is then empty.
     ///
     /// # Errors
     /// [`crate::Error::OutOfGpuMemory`]; the cache is then empty.
     pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        match (self, snapshot) {
-            (Self::Gpu(engine), Snapshot::Gpu(snapshot)) => engine.restore(snapshot).await,
-            (Self::Cpu(engine), Snapshot::Cpu(snapshot)) => {
-                engine.restore(snapshot);
-                Ok(())
-            }
-            _ => Ok(()),
+        self.truncate(0);
+        if self.restore_kv(snapshot).await? {
+            self.set_cached(&snapshot.tokens, snapshot.draft_cached);
         }
-    }
-
-    /// Returns a layer's cached keys and values, in the device's own order.
-    pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
-        match self {
-            Self::Gpu(engine) => engine.read_kv(layer).await,
-            Self::Cpu(engine) => Ok(engine.read_kv(layer)),
-            Self::Server(_) => server::lacks("saved conversations"),
-        }
-    }
-
-    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Backend::read_kv`]. Returns false if their
-    /// size does not fit this model.
-    ///
-    /// # Errors
-    /// [`crate::Error::ContextFull`], errors of `read` and of the device; the cache is then empty.
-    pub async fn write_kv(
-        &mut self,
-        tokens: &[u32],
-        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
-    ) -> Result<bool> {
-        match self {
-            Self::Gpu(engine) => engine.write_kv(tokens, read).await,
-            Self::Cpu(engine) => engine.write_kv(tokens, read).await,
-            Self::Server(_) => Ok(false),
-        }
-    }
-
-    /// Recovers from an error with unknown results: clears the cache.
-    pub fn reset(&mut self) -> Result<()> {
-        match self {
-            Self::Gpu(engine) => engine.reset(),
-            Self::Cpu(engine) => engine.reset(),
-            Self::Server(engine) => {
-                engine.truncate(0);
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Target for Backend {
-    fn cached(&self) -> &[u32] {
-        either!(self, engine => engine.cached())
-    }
-
-    fn draft_cached(&self) -> usize {
-        either!(self, engine => engine.draft_cached())
-    }
-
-    fn capacity(&self) -> usize {
-        either!(self, engine => Target::capacity(&**engine))
-    }
-
-    fn truncate(&mut self, len: usize) {
-        either!(self, engine => engine.truncate(len));
-    }
-
-    fn prefill_chunk(&self) -> usize {
-        either!(self, engine => engine.prefill_chunk())
-    }
-
-    async fn reserve(&mut self, more: usize) -> Result<()> {
-        match self {
-            Self::Gpu(engine) => engine.reserve(more).await,
-            Self::Cpu(_) | Self::Server(_) => Ok(()),
-        }
-    }
-
-    async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
-        either!(self, engine => engine.prefill(tokens).await)
-    }
-
-    async fn ready(&mut self, draft: &Draft) -> Result<bool> {
-        either!(self, engine => engine.ready(draft).await)
-    }
-
-    async fn catch_up(&mut self, pending: u32) -> Result<usize> {
-        either!(self, engine => engine.catch_up(pending).await)
-    }
-
-    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
-        either!(self, engine => engine.submit(pending, draft).await)
-    }
-
-    async fn finish(&mut self) -> Result<Verified> {
-        either!(self, engine => engine.finish().await)
-    }
-}
-
-impl Queue for Backend {
-    fn prepare(&mut self, repeats: bool) -> bool {
-        either!(self, engine => engine.prepare(repeats))
-    }
-
-    fn repeat(&mut self) {
-        either!(self, engine => engine.repeat());
-    }
-
-    fn is_computing(&mut self) -> bool {
-        either!(self, engine => engine.is_computing())
-    }
-
-    fn is_far(&self) -> bool {
-        either!(self, engine => engine.is_far())
-    }
-
-    fn keep(&mut self, len: usize) {
-        either!(self, engine => engine.keep(len));
+        Ok(())
     }
 }

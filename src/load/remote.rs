@@ -46,12 +46,11 @@ impl Session {
                 Err(error) => warnings.push(without_assistant(&error)),
             }
         }
-        let mut engine = server::ServerBackend::new(server, draft);
-        if let Some(translator) = translator {
-            engine.translate_by(Box::new(translator));
+        let mut engine = Box::new(server::ServerBackend::new(server, draft));
+        if let (Some(translator), Some(drafting)) = (translator, engine.drafting()) {
+            drafting.translate_by(Box::new(translator));
         }
-        let (engine, prompt_cache) = (Backend::Server(Box::new(engine)), PromptCache::new(0));
-        Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(Elsewhere), warnings).await }
+        Self { prompts, executor: Single::new(engine, PromptCache::new(0), Box::new(Elsewhere), warnings).await }
     }
 }
 

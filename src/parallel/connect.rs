@@ -1,13 +1,12 @@
 //! Loading of a generator whose target is on servers.
 
 use super::{LocalDevice, ModelInstance, Parallel, Prepared, Role, TaskInstances, set_up};
-use crate::backend::Backend;
 use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
 use crate::checkpoint::{self, Texts};
 use crate::error::Result;
 use crate::options::{Arithmetic, LoadOptions};
 use crate::session::{Generator, Prompts, Session};
-use crate::target::Target;
+use crate::target::{Queue, Target};
 use crate::weights::Source;
 use std::rc::Rc;
 
@@ -58,9 +57,9 @@ impl Parallel {
             let first = first.clone();
             let again = move || -> Later<'static, _> {
                 let first = first.clone();
-                Box::pin(async move { first.beginning_with(at).await.map(Backend::from) })
+                Box::pin(async move { Ok(Box::new(first.beginning_with(at).await?) as Box<dyn Queue>) })
             };
-            tasks.add(Role::Target(at), ModelInstance::new(server.into(), Box::new(again)));
+            tasks.add(Role::Target(at), ModelInstance::new(Box::new(server), Box::new(again)));
         }
         let Texts { tokenizer, template, sampling, tokens, .. } = texts;
         let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);

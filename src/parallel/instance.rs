@@ -1,11 +1,10 @@
 //! An instance of a model with its copy of the text: the model reads the new part.
 
-use super::Instance;
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
-use crate::target::{Draft, Traffic};
+use crate::target::{Draft, MAX_DRAFT, Queue, Traffic, run_round};
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::task::Poll;
@@ -35,9 +34,9 @@ pub struct Read {
 }
 
 /// An instance with its copy of the text.
-pub struct ModelInstance<T> {
-    build: Rebuild<T>,
-    instance: Option<T>,
+pub struct ModelInstance {
+    build: Rebuild,
+    instance: Option<Box<dyn Queue>>,
     text: Vec<u32>,
     sampling: Sampling,
     /// `true`: it has computed something since it was built. A device that is lost before that is not set up again.
@@ -45,11 +44,11 @@ pub struct ModelInstance<T> {
 }
 
 /// A function that builds another instance.
-pub type Rebuild<T> = Box<dyn Fn() -> Later<'static, Result<T>>>;
+pub type Rebuild = Box<dyn Fn() -> Later<'static, Result<Box<dyn Queue>>>>;
 
-impl<T: Instance> ModelInstance<T> {
+impl ModelInstance {
     /// Wraps an instance. `build` replaces it if its device is lost.
-    pub fn new(instance: T, build: Rebuild<T>) -> Self {
+    pub fn new(instance: Box<dyn Queue>, build: Rebuild) -> Self {
         Self { build, instance: Some(instance), text: Vec::new(), sampling: Sampling::default(), proven: true }
     }
 
@@ -77,7 +76,7 @@ impl<T: Instance> ModelInstance<T> {
 
     /// Returns true if a forward can be aborted by dropping its future.
     pub fn breaks_off(&self) -> bool {
-        self.instance.as_ref().is_some_and(T::breaks_off)
+        self.instance.as_ref().is_some_and(|instance| instance.is_far())
     }
 
     /// Discards an aborted forward.
@@ -102,7 +101,7 @@ impl<T: Instance> ModelInstance<T> {
         self.proven && matches!(error, Error::DeviceLost { .. })
     }
 
-    /// Updates the copy of the text. TaskInstances that are skipped need this too, because later tasks build on it.
+    /// Updates the copy of the text. Skipped tasks need this too, because later tasks build on it.
     pub fn feed(&mut self, feed: Feed) {
         self.text.truncate(feed.keep);
         self.text.extend(feed.tokens);
@@ -125,7 +124,9 @@ impl<T: Instance> ModelInstance<T> {
         let reused = instance.cached_of(known);
         instance.truncate(reused);
         let missed = &self.text[reused..];
-        let (head, last) = missed.split_at(missed.len().saturating_sub(instance.forward_rows(rows)));
+        // A server reads the earlier text anyway, at no cost if it is in its prefix cache.
+        let most = if instance.is_far() { rows } else { MAX_DRAFT + 1 };
+        let (head, last) = missed.split_at(missed.len().saturating_sub(most));
         let Some((&pending, draft)) = last.split_first() else { return Ok(Some(Read::default())) };
         for chunk in head.chunks(instance.prefill_chunk().max(1)) {
             let done = instance.cached().len();
@@ -138,7 +139,7 @@ impl<T: Instance> ModelInstance<T> {
             }
         }
         let draft = Draft::Tokens(draft.to_vec());
-        let verified = instance.verify(pending, &draft).await?;
+        let verified = run_round(&mut **instance, pending, &draft).await?;
         verified.check(&draft)?;
         self.proven = true;
         // A target may process fewer tokens than it was given.

@@ -1,6 +1,5 @@
 //! The loop of an instance: a target instance runs verify tasks; the drafter drafts until its next command.
 
-use super::Instance;
 use super::instance::{ModelInstance, Read, yield_now};
 use super::instances::{Command, Report, Role};
 use crate::error::{Error, Result};
@@ -74,7 +73,7 @@ async fn unless<T>(stopped: impl Future<Output = ()>, work: impl Future<Output =
 pub type OnReport = Box<dyn FnMut(u64, Report)>;
 
 /// Carries out commands until the channel is closed.
-pub async fn run_instance<T: Instance>(role: Role, instance: ModelInstance<T>, inbox: Inbox, on_report: OnReport) {
+pub async fn run_instance(role: Role, instance: ModelInstance, inbox: Inbox, on_report: OnReport) {
     match role {
         Role::Target(server) => TargetLoop { server, instance, inbox, on_report, text: 0 }.run().await,
         Role::Drafter => run_drafter(instance, inbox, on_report).await,
@@ -82,17 +81,17 @@ pub async fn run_instance<T: Instance>(role: Role, instance: ModelInstance<T>, i
 }
 
 /// The loop of a target instance.
-struct TargetLoop<T> {
+struct TargetLoop {
     /// Number of the instance.
     server: usize,
-    instance: ModelInstance<T>,
+    instance: ModelInstance,
     inbox: Inbox,
     on_report: OnReport,
     /// Number of the text.
     text: u64,
 }
 
-impl<T: Instance> TargetLoop<T> {
+impl TargetLoop {
     async fn run(&mut self) {
         while let Some(command) = self.inbox.next().await {
             let done = match command {
@@ -163,7 +162,7 @@ impl<T: Instance> TargetLoop<T> {
 }
 
 /// Runs the loop of the drafter.
-async fn run_drafter<T: Instance>(mut instance: ModelInstance<T>, mut inbox: Inbox, mut on_report: OnReport) {
+async fn run_drafter(mut instance: ModelInstance, mut inbox: Inbox, mut on_report: OnReport) {
     let mut text = 0;
     while let Some(command) = inbox.next().await {
         let failed = match command {
@@ -188,8 +187,8 @@ async fn run_drafter<T: Instance>(mut instance: ModelInstance<T>, mut inbox: Inb
 }
 
 /// Drafts token by token, until another command arrives.
-async fn draft_tokens<T: Instance>(
-    instance: &mut ModelInstance<T>,
+async fn draft_tokens(
+    instance: &mut ModelInstance,
     inbox: &mut Inbox,
     most: usize,
     mut report: impl FnMut(Vec<u32>, f64),

@@ -1,13 +1,14 @@
 //! Preparation of several instances. The coordinator needs the tokenizer; each instance reads its own weights.
 
 use super::{Instances, Parallel, Translated};
-use crate::backend::{Backend, Device};
+use crate::backend::Device;
 use crate::error::Result;
 use crate::gpu::{DeviceInfo, GpuOptions};
 use crate::load::{ModelFiles, load_alone, open_assistant, translated, without_assistant};
 use crate::model::Memory;
 use crate::options::{Arithmetic, ArithmeticChoice, DeviceChoice, LoadOptions};
 use crate::session::{Generator, Prompts};
+use crate::target::Queue;
 use crate::text::Translator;
 use crate::weights::Source;
 use std::cell::RefCell;
@@ -108,7 +109,7 @@ pub async fn set_up<S: Source + 'static>(
     low_power: bool,
     local: &LocalDevice,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Backend> {
+) -> Result<Box<dyn Queue>> {
     let on_cpu = context.is_some() && options.draft_device == DeviceChoice::Cpu;
     let wanted = if on_cpu { DeviceChoice::Cpu } else { options.device };
     let gpu = GpuOptions { low_power, ..GpuOptions::default() };

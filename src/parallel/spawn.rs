@@ -1,10 +1,10 @@
 //! The thread of an instance. Each instance has its own, because the objects of a device cannot be sent to another thread.
 
-use super::Instance;
 use super::instance::ModelInstance;
 use super::instance_loop::{Inbox, run_instance};
 use super::instances::{Command, NumberedReport, Report, Role};
 use crate::error::{Error, Result};
+use crate::target::Queue;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use std::future::ready;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 
 /// A function that builds an instance on the calling thread.
-pub type Build<T> = Box<dyn Fn() -> Result<T> + Send>;
+pub type Build = Box<dyn Fn() -> Result<Box<dyn Queue>> + Send>;
 
 /// A thread that takes commands until their channel is closed.
 pub(super) struct Thread {
@@ -47,11 +47,7 @@ impl Drop for Reporter {
 ///
 /// # Errors
 /// [`Error::WebGpuUnavailable`] if the system cannot start a thread.
-pub(super) fn spawn<T: Instance + 'static>(
-    role: Role,
-    build: Build<T>,
-    reports: &Sender<NumberedReport>,
-) -> Result<Thread> {
+pub(super) fn spawn(role: Role, build: Build, reports: &Sender<NumberedReport>) -> Result<Thread> {
     let (commands, inbox) = unbounded();
     let (started, built) = channel();
     let name = match role {

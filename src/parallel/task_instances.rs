@@ -3,7 +3,6 @@
 use super::instance::ModelInstance;
 use super::instance_loop::{Inbox, run_instance};
 use super::instances::{Command, Instances, Report, Role};
-use crate::backend::Backend;
 use crate::backend::server::{Later, Transport};
 use crate::error::Result;
 use crate::sample::Sampling;
@@ -37,7 +36,7 @@ impl TaskInstances {
     }
 
     /// Adds an instance. Call it for the target instances in order, then for the drafter, if there is one.
-    pub fn add(&mut self, role: Role, instance: ModelInstance<Backend>) {
+    pub fn add(&mut self, role: Role, instance: ModelInstance) {
         let (commands, inbox) = unbounded();
         let sender = self.sender.clone();
         // The receiver lives as long as the tasks, so sending cannot fail.

@@ -1,16 +1,16 @@
 //! Instances that each run on a thread, and loading of a generator on this machine.
 
-use super::Instance;
 use super::instances::{Command, Instances, NumberedReport, Report, Role};
 use super::spawn::{Build, Thread, spawn};
 use super::{Parallel, Prepared, load_alone};
+use crate::backend::Device;
 use crate::backend::server::Later;
-use crate::backend::{Backend, Device};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
 use crate::session::{Generator, Session};
+use crate::target::Queue;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
@@ -33,10 +33,7 @@ pub struct ThreadInstances {
 impl ThreadInstances {
     /// Starts a thread for each target and one for the drafter, and waits until all of them are ready. If building the drafter fails, there
     /// is none, and its error is returned.
-    pub fn start<T: Instance + 'static, D: Instance + 'static>(
-        targets: Vec<Build<T>>,
-        drafter: Option<Build<D>>,
-    ) -> Result<(Self, Option<Error>)> {
+    pub fn start(targets: Vec<Build>, drafter: Option<Build>) -> Result<(Self, Option<Error>)> {
         let (report, reports) = channel();
         let (missing, handles) = (VecDeque::new(), Vec::new());
         let mut instances = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
@@ -202,7 +199,7 @@ fn build<S: Source + Clone + Send + 'static>(
     source: S,
     context: Option<usize>,
     options: &LoadOptions,
-) -> Build<Backend> {
+) -> Build {
     let options = options.clone();
     Box::new(move || {
         pollster::block_on(async {
@@ -210,7 +207,8 @@ fn build<S: Source + Clone + Send + 'static>(
                 Place::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
                 Place::Cpu => Device::open(&options.clone().device(DeviceChoice::Cpu), &GpuOptions::default()).await?.0,
             };
-            load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await
+            let instance = load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await?;
+            Ok(instance as Box<dyn Queue>)
         })
     })
 }

@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::options::{GenerateOptions, Pooling};
 use crate::sample::Sampling;
-use crate::target::{Draft, MAX_DRAFT, Target};
+use crate::target::{Draft, MAX_DRAFT, run_round};
 use serde::Serialize;
 
 /// Likelihood of a continuation.
@@ -39,7 +39,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         let single = self.executor.single()?;
         let tokens = self.prompts.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
-        let hidden = single.read(&[], async |engine: &mut Backend| hidden(engine, &tokens, wanted).await).await?;
+        let hidden = single.read(&[], async |engine: &mut dyn Backend| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
         if let Some(at) = hidden.iter().position(|x| !x.is_finite()) {
             let position = tokens.len() - wanted + at / width;
@@ -65,7 +65,8 @@ impl<E: Executor + ?Sized> Generator<E> {
         let mut scores = Vec::new();
         for continuation in continuations {
             let tokens = self.prompts.continuation(&head, continuation)?;
-            let logprob = single.read(&head, async |engine: &mut Backend| score(engine, &head, &tokens).await).await?;
+            let logprob =
+                single.read(&head, async |engine: &mut dyn Backend| score(engine, &head, &tokens).await).await?;
             scores.push(Score { logprob, num_tokens: tokens.len() });
         }
         Ok(scores)
@@ -74,10 +75,10 @@ impl<E: Executor + ?Sized> Generator<E> {
 
 impl Single {
     /// Runs `read` on the engine, reusing what is cached of `prompt`. If the device is lost, runs it once more on a new one.
-    async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut Backend) -> Result<T>) -> Result<T> {
+    async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut dyn Backend) -> Result<T>) -> Result<T> {
         let attempt = async |single: &mut Self| {
-            single.prompt_cache.turn_to(&mut single.engine, prompt).await?;
-            read(&mut single.engine).await
+            single.prompt_cache.turn_to(&mut *single.engine, prompt).await?;
+            read(&mut *single.engine).await
         };
         let mut done = attempt(self).await;
         if let (Err(Error::DeviceLost { .. }), Some(gpu)) = (&done, self.engine.gpu().cloned()) {
@@ -93,7 +94,7 @@ impl Single {
 }
 
 /// Returns the last `wanted` hidden states of a text [wanted, hidden], flattened.
-async fn hidden(engine: &mut Backend, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+async fn hidden(engine: &mut dyn Backend, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
     engine.truncate(0);
     let hidden = engine.hidden(tokens, wanted).await;
     // The text is no conversation that may continue.
@@ -102,7 +103,7 @@ async fn hidden(engine: &mut Backend, tokens: &[u32], wanted: usize) -> Result<V
 }
 
 /// Returns the log-likelihood of `tokens` after a non-empty prompt. The prompt, except its last token, stays cached.
-async fn score(engine: &mut Backend, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
+async fn score(engine: &mut dyn Backend, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
     engine.constrain(None)?;
     engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;
@@ -112,7 +113,7 @@ async fn score(engine: &mut Backend, prompt: &[u32], tokens: &[u32]) -> Result<f
     let (mut pending, mut sum) = (last, 0.0);
     for chunk in tokens.chunks(MAX_DRAFT) {
         let (position, draft) = (engine.cached().len(), Draft::Tokens(chunk.to_vec()));
-        let verified = engine.verify(pending, &draft).await?;
+        let verified = run_round(engine, pending, &draft).await?;
         verified.check(&draft)?;
         sum += verified.logprobs.iter().take(chunk.len()).map(|row| f64::from(row.drafted)).sum::<f64>();
         // The last token of the chunk is the next pending token.

@@ -2,7 +2,6 @@
 
 use crate::backend::{Backend, Snapshot};
 use crate::error::{Error, Result};
-use crate::target::Target;
 
 /// Tokens that a snapshot must save from prefill to be worth a copy.
 const WORTH: usize = 16;
@@ -31,7 +30,7 @@ impl PromptCache {
     ///
     /// # Errors
     /// Other device errors.
-    pub async fn turn_to(&mut self, engine: &mut Backend, prompt: &[u32]) -> Result<()> {
+    pub async fn turn_to(&mut self, engine: &mut dyn Backend, prompt: &[u32]) -> Result<()> {
         match self.exchange(engine, prompt).await {
             Err(Error::OutOfGpuMemory { .. }) => {
                 self.clear();
@@ -41,7 +40,7 @@ impl PromptCache {
         }
     }
 
-    async fn exchange(&mut self, engine: &mut Backend, prompt: &[u32]) -> Result<()> {
+    async fn exchange(&mut self, engine: &mut dyn Backend, prompt: &[u32]) -> Result<()> {
         let cached = engine.cached();
         let here = engine.cached_of(prompt);
         let known = self.kept.iter().map(|(_, snapshot)| shared(snapshot.tokens(), prompt));

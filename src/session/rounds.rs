@@ -54,7 +54,7 @@ struct Unemitted {
 impl Unemitted {
     /// Passes the round to the sink and counts it. Returns true if the text continues. If the sink breaks, truncates run and target after
     /// the last token it took; submitted rounds are dropped.
-    fn emit(mut self, run: &mut Run, target: &mut impl Queue, sink: &mut impl Sink) -> Result<bool> {
+    fn emit(mut self, run: &mut Run, target: &mut dyn Queue, sink: &mut impl Sink) -> Result<bool> {
         let count = self.ids.len();
         let mut logprobs = self.logprobs.into_iter();
         for (i, &id) in self.ids.iter().enumerate() {
@@ -91,8 +91,8 @@ fn seconds(since: Instant) -> f64 {
 /// # Errors
 /// [`Error::ContextFull`] before anything is computed; [`Error::Internal`] if a target's result does not match the draft; errors
 /// of target and sink. On return, all emitted tokens in `run` were passed to the sink.
-pub async fn rounds<T: Queue>(
-    target: &mut T,
+pub async fn rounds(
+    target: &mut dyn Queue,
     drafter: &mut (impl Drafter + ?Sized),
     run: &mut Run,
     ends: &[u32],
@@ -145,8 +145,8 @@ impl From<Error> for Exit {
 /// round is submitted even before its first token is known. If the sink then breaks, these rounds are wasted, but they are not
 /// awaited. Drafting stays before the submission: a lookup takes less than a microsecond, and a draft for a round whose first
 /// token is unknown would be a guess based on a guess.
-struct RoundLoop<'a, T, D: ?Sized, S> {
-    target: &'a mut T,
+struct RoundLoop<'a, D: ?Sized, S> {
+    target: &'a mut dyn Queue,
     drafter: &'a mut D,
     run: &'a mut Run,
     ends: &'a [u32],
@@ -185,7 +185,7 @@ struct Current {
     waited: f64,
 }
 
-impl<T: Queue, D: Drafter + ?Sized, S: Sink> RoundLoop<'_, T, D, S> {
+impl<D: Drafter + ?Sized, S: Sink> RoundLoop<'_, D, S> {
     async fn run(&mut self) -> Exit {
         if let Err(exit) = self.prefill().await {
             return exit;

@@ -4,7 +4,6 @@ use super::{Executor, Generator, Prompt, Single};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::options::GenerateOptions;
-use crate::target::Target;
 
 impl<E: Executor + ?Sized> Generator<E> {
     /// Passes the cached keys and values of a prompt to `write`, layer by layer. Returns the tokens that they belong to: none if
@@ -19,6 +18,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         write: &mut impl AsyncFnMut(usize, Vec<u8>) -> Result<()>,
     ) -> Result<Vec<u32>> {
         let Ok(Single { engine, prompt_cache, .. }) = self.executor.single() else { return Ok(Vec::new()) };
+        let engine = &mut **engine;
         let prompt = self.prompts.encode(prompt, options)?;
         prompt_cache.turn_to(engine, &prompt).await?;
         let known = engine.cached_of(&prompt);
@@ -43,6 +43,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
     ) -> Result<bool> {
         let Ok(Single { engine, prompt_cache, .. }) = self.executor.single() else { return Ok(false) };
+        let engine = &mut **engine;
         let vocab = self.prompts.spec.vocab_size as u32;
         let Some((last, before)) = tokens.split_last().filter(|_| tokens.iter().all(|id| *id < vocab)) else {
             return Ok(false);
@@ -52,9 +53,14 @@ impl<E: Executor + ?Sized> Generator<E> {
         }
         prompt_cache.turn_to(engine, tokens).await?;
         let restored = async {
-            if !engine.write_kv(tokens, read).await? {
-                return Ok(false);
+            engine.truncate(0);
+            engine.reserve(tokens.len()).await?;
+            for layer in 0..layers(engine) {
+                if !engine.write_kv(layer, tokens.len(), &read(layer).await?) {
+                    return Ok(false);
+                }
             }
+            engine.set_cached(tokens, 0);
             // The last layer's keys and values of the last token depend on all positions and layers before.
             let top = layers(engine) - 1;
             let saved = engine.read_kv(top).await?;
@@ -70,6 +76,6 @@ impl<E: Executor + ?Sized> Generator<E> {
     }
 }
 
-fn layers(engine: &Backend) -> usize {
+fn layers(engine: &dyn Backend) -> usize {
     engine.spec().map_or(0, |spec| spec.layers.len())
 }

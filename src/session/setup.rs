@@ -14,7 +14,7 @@ use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
     Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Prediction, PromptLookup, Speculating,
 };
-use crate::target::{MAX_DRAFT, Target, Timings};
+use crate::target::{MAX_DRAFT, Timings};
 use std::sync::atomic::{AtomicU32, Ordering};
 use web_time::{SystemTime, UNIX_EPOCH};
 
@@ -114,7 +114,7 @@ pub(crate) struct Learned {
 
 impl Learned {
     /// Measures the cost of rounds. If that fails, estimates it from the model sizes.
-    pub async fn new(engine: &mut Backend) -> Self {
+    pub async fn new(engine: &mut dyn Backend) -> Self {
         let target = engine.memory().read_per_token as f64;
         let draft = engine.draft_memory();
         let step = draft.map_or(1.0, |draft| (draft.read_per_token as f64 / target).clamp(0.01, 1.0));

@@ -10,12 +10,12 @@ use crate::gpu::{Counters, DeviceInfo, Gpu};
 use crate::model::Memory;
 use crate::options::{Arithmetic, GenerateOptions, Speculation};
 use crate::speculate::{NoDrafter, Stats};
-use crate::target::{DRAFT_MODEL, Target};
+use crate::target::DRAFT_MODEL;
 use std::rc::Rc;
 
 /// A target and an optional draft model on one device.
 pub struct Single {
-    pub(crate) engine: Backend,
+    pub(crate) engine: Box<dyn Backend>,
     pub(super) prompt_cache: PromptCache,
     /// Warnings about the models, for the user.
     pub(crate) warnings: Vec<String>,
@@ -27,25 +27,25 @@ pub struct Single {
 
 impl Generator<Single> {
     /// Returns the models and their device.
-    pub fn engine(&self) -> &Backend {
-        &self.executor.engine
+    pub fn engine(&self) -> &dyn Backend {
+        &*self.executor.engine
     }
 
     /// Returns the models and their device, for direct use.
-    pub fn engine_mut(&mut self) -> &mut Backend {
-        &mut self.executor.engine
+    pub fn engine_mut(&mut self) -> &mut dyn Backend {
+        &mut *self.executor.engine
     }
 }
 
 impl Single {
     /// Measures the models, to speculate by the results. `origin` builds them again after the device is lost.
     pub(crate) async fn new(
-        mut engine: Backend,
+        mut engine: Box<dyn Backend>,
         prompt_cache: PromptCache,
         origin: Box<dyn Origination>,
         warnings: Vec<String>,
     ) -> Self {
-        let learned = Learned::new(&mut engine).await;
+        let learned = Learned::new(&mut *engine).await;
         Self { engine, prompt_cache, warnings, learned, grammars: None, origin }
     }
 
@@ -111,7 +111,7 @@ impl Single {
         out: &mut Emitter<'_>,
     ) -> Result<()> {
         let drafting = &call.options.drafting;
-        self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
+        self.prompt_cache.turn_to(&mut *self.engine, &run.tokens).await?;
         self.engine.constrain(constraint.clone())?;
         self.engine.sample_by(&call.sampling)?;
         let read = self.engine.cached_of(&call.prompt);
@@ -123,7 +123,7 @@ impl Single {
         if let Some(constraint) = constraint.filter(|_| drafting.speculation == Speculation::Auto) {
             drafter = Box::new(UnderConstraint::new(constraint, drafter));
         }
-        rounds(&mut self.engine, &mut *drafter, run, &call.ends, out).await
+        rounds(&mut *self.engine, &mut *drafter, run, &call.ends, out).await
     }
 
     /// Prepares another attempt after an error.
@@ -216,7 +216,7 @@ struct Attempts {
 }
 
 /// Future engine, with warnings about its models.
-pub(crate) type Building<'a> = Later<'a, Result<(Backend, Vec<String>)>>;
+pub(crate) type Building<'a> = Later<'a, Result<(Box<dyn Backend>, Vec<String>)>>;
 
 /// Builder of a session's engine, used after the device is lost.
 pub(crate) trait Origination {

@@ -1,7 +1,7 @@
 //! Measures the cost of rounds on a device, at load.
 
 use crate::error::Result;
-use crate::target::{Draft, Queue, Timings};
+use crate::target::{Draft, Queue, Timings, run_round};
 use std::time::Duration;
 use web_time::Instant;
 
@@ -25,7 +25,7 @@ const MOST_WAITING: f64 = 0.5;
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and device errors.
-pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, step: f64) -> Result<Timings> {
+pub(super) async fn time_rounds(target: &mut dyn Queue, has_draft_model: bool, step: f64) -> Result<Timings> {
     let began = Instant::now();
     let (plain, one) = (Draft::Tokens(Vec::new()), Draft::Model(1));
     let is_quick = time(target, &plain).await? < ENOUGH.as_secs_f64();
@@ -63,7 +63,7 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
 }
 
 /// Returns the seconds of a round of `rows` rows; `None` if its kernels are not ready or the cache has no room for it.
-async fn time_ready(target: &mut impl Queue, rows: usize) -> Result<Option<f64>> {
+async fn time_ready(target: &mut dyn Queue, rows: usize) -> Result<Option<f64>> {
     let draft = Draft::Tokens(vec![0; rows - 1]);
     if rows > target.capacity() || !target.ready(&draft).await? {
         return Ok(None);
@@ -73,17 +73,17 @@ async fn time_ready(target: &mut impl Queue, rows: usize) -> Result<Option<f64>>
 
 /// Returns the seconds of an awaited round: the mean over enough rounds for a coarse clock, after one warm-up round. If the first
 /// round is slow, it is the only one.
-async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
+async fn time(target: &mut dyn Queue, draft: &Draft) -> Result<f64> {
     let began = Instant::now();
     target.truncate(0);
-    target.verify(0, draft).await?;
+    run_round(target, 0, draft).await?;
     if began.elapsed() > ENOUGH {
         return Ok(began.elapsed().as_secs_f64());
     }
     let (began, mut rounds) = (Instant::now(), 0);
     while began.elapsed() < ENOUGH {
         target.truncate(0);
-        target.verify(0, draft).await?;
+        run_round(target, 0, draft).await?;
         rounds += 1;
     }
     Ok(began.elapsed().as_secs_f64() / f64::from(rounds))
@@ -91,7 +91,7 @@ async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
 
 /// Returns the seconds of a plain round that is submitted before the previous one is read; `None` if the device cannot do that.
 /// It is a mean over several rounds, because Firefox reports several at a time.
-async fn time_ahead(target: &mut impl Queue) -> Result<Option<f64>> {
+async fn time_ahead(target: &mut dyn Queue) -> Result<Option<f64>> {
     target.truncate(0);
     target.submit(0, &Draft::Tokens(Vec::new())).await?;
     let (mut began, mut rounds) = (Instant::now(), 0);

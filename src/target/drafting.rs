@@ -126,6 +126,45 @@ impl Drafting {
         }
     }
 
+    /// Implements [`super::Target::catch_up`]. `read(position, chunk)` lets the draft model read a chunk that replaces its tokens from
+    /// `position` on.
+    pub async fn catch_up(
+        &mut self,
+        cached: &[u32],
+        pending: u32,
+        read: impl AsyncFnOnce(usize, &[u32]) -> Result<()>,
+    ) -> Result<usize> {
+        let (position, chunk) = self.missed(cached, pending)?;
+        if !chunk.is_empty() {
+            read(position, &chunk).await?;
+            self.has_read(chunk.len());
+        }
+        Ok(chunk.len())
+    }
+
+    /// Drafts at most `count` tokens after the pending one, for a target with room for `room` more. `step(position, tokens)` lets the
+    /// draft model read `tokens` at `position`, and returns its next token and whether the draft continues after it.
+    pub async fn write(
+        &mut self,
+        cached: &[u32],
+        pending: u32,
+        [count, room]: [usize; 2],
+        mut step: impl AsyncFnMut(usize, &[u32]) -> Result<(u32, bool)>,
+    ) -> Result<Vec<u32>> {
+        let Some(plan) = self.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
+        let (mut from, mut fresh, mut drafted) = (plan.position - plan.missed(), plan.tokens, Vec::new());
+        for _ in 0..plan.steps {
+            let (id, continues) = step(from, &fresh).await?;
+            from += fresh.len();
+            fresh = vec![id];
+            drafted.push(id);
+            if !continues {
+                break;
+            }
+        }
+        self.wrote(plan.position, drafted, room)
+    }
+
     /// Plans a draft of at most `count` tokens after the pending one, for a target with room for `room` more. `None`: a context is full,
     /// the draft model must first read missed tokens, or the text ends inside a character.
     pub fn plan(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Option<Plan>> {

@@ -5,6 +5,8 @@ mod drafting;
 pub use drafting::{Drafting, Plan, READ_IN_ROUND, Translate};
 
 use crate::error::{Error, Result};
+use crate::sample::Sampling;
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 /// Maximum draft tokens of a round. With the target's own tokens they fit a readback of 256 bytes.
@@ -158,8 +160,14 @@ impl Verified {
 }
 
 /// A target model with its KV cache.
-#[allow(async_fn_in_trait, reason = "sessions run on one thread: in a browser nothing of WebGPU is Send")]
+#[async_trait(?Send)]
 pub trait Target {
+    /// Sets how tokens are chosen from now on.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for sampling that the target does not support.
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()>;
+
     /// Returns the tokens whose keys and values are cached.
     fn cached(&self) -> &[u32];
 
@@ -175,6 +183,15 @@ pub trait Target {
 
     /// Returns the maximum number of cached tokens.
     fn capacity(&self) -> usize;
+
+    /// Checks that `more` tokens fit after the cached ones.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`] if they do not.
+    fn check_room(&self, more: usize) -> Result<()> {
+        let (need, limit) = (self.cached().len() + more, self.capacity());
+        if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
+    }
 
     /// Forgets all but the first `len` cached tokens; nothing is copied. Submitted rounds are discarded without waiting for them.
     fn truncate(&mut self, len: usize);
@@ -211,15 +228,15 @@ pub trait Target {
 
     /// Waits for the first submitted round and caches all its tokens. Without a round, the result is empty.
     async fn finish(&mut self) -> Result<Verified>;
+}
 
-    /// Runs a whole round: catches up, submits and finishes.
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
-        while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
-        // The result does not matter: without compiled kernels, the round uses kernels for other numbers of rows.
-        self.ready(draft).await?;
-        self.submit(pending, draft).await?;
-        self.finish().await
-    }
+/// Runs a whole round: catches up, submits and finishes.
+pub async fn run_round(target: &mut dyn Target, pending: u32, draft: &Draft) -> Result<Verified> {
+    while matches!(draft, Draft::Model(1..)) && target.catch_up(pending).await? > 0 {}
+    // The result does not matter: without compiled kernels, the round uses kernels for other numbers of rows.
+    target.ready(draft).await?;
+    target.submit(pending, draft).await?;
+    target.finish().await
 }
 
 /// A target with a queue of rounds: its work while the device computes. A target that computes only in [`Target::finish`] keeps the

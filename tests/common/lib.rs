@@ -190,7 +190,7 @@ impl Golden {
 }
 
 pub fn plain(engine: &mut GpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
-    use foretoken::internals::target::{Draft, Target};
+    use foretoken::internals::target::{Draft, Target, run_round};
     run(async {
         engine.truncate(0);
         let (pending, head) = prompt.split_last().unwrap();
@@ -198,7 +198,7 @@ pub fn plain(engine: &mut GpuBackend, prompt: &[u32], count: usize) -> Vec<u32> 
         let mut out = vec![*pending];
         while out.len() <= count {
             let pending = *out.last().unwrap();
-            out.extend(engine.verify(pending, &Draft::Tokens(Vec::new())).await.unwrap().ids);
+            out.extend(run_round(engine, pending, &Draft::Tokens(Vec::new())).await.unwrap().ids);
         }
         out.split_off(1)
     })

@@ -5,7 +5,6 @@ use foretoken::LoadOptions;
 use foretoken::internals::backend::server::Dialect;
 use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::parallel::load_alone;
-use foretoken::internals::target::Target;
 use foretoken::internals::text::Tokenizer;
 use foretoken::internals::weights::Folder;
 use serde_json::{Value, json};
@@ -31,7 +30,7 @@ pub fn oracle(text: &[u32]) -> Vec<u32> {
                 let mut engine = load_alone(&Device::cpu(), files, None, &options, &mut |_, _| ()).await.unwrap();
                 let mut ids = Vec::new();
                 for (text, answer) in asked {
-                    answer_with(&mut engine, &mut ids, &text).await;
+                    answer_with(&mut *engine, &mut ids, &text).await;
                     let _ = answer.send(ids.clone());
                 }
             });
@@ -43,7 +42,7 @@ pub fn oracle(text: &[u32]) -> Vec<u32> {
     answered.recv().unwrap()
 }
 
-async fn answer_with(engine: &mut Backend, ids: &mut Vec<u32>, text: &[u32]) {
+async fn answer_with(engine: &mut dyn Backend, ids: &mut Vec<u32>, text: &[u32]) {
     let known = engine.cached_of(text);
     engine.truncate(known);
     ids.truncate(known);

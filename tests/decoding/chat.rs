@@ -4,7 +4,6 @@
 use common::{gpu, path, run};
 use foretoken::internals::backend::Device;
 use foretoken::internals::session::{Progress, Session};
-use foretoken::internals::target::Target;
 use foretoken::internals::text::{Chat, ChatTemplate, Tokenizer};
 use foretoken::internals::weights::Folder;
 use foretoken::{

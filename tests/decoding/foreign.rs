@@ -2,9 +2,10 @@
 
 use common::foreign::Foreign;
 use common::{Tale, Tales, blueprint_as, gpu, path, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu;
 use foretoken::internals::session::{Progress, Session};
-use foretoken::internals::target::{Draft, Target};
+use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::internals::text::{Tokenizer, Translator};
 use foretoken::internals::weights::Folder;
 use foretoken::{
@@ -66,13 +67,13 @@ fn check_inside_characters(engine: &mut impl Target) {
     let (&pending, head) = prompt.split_last().unwrap();
     run(engine.prefill(head)).unwrap();
     while run(engine.catch_up(pending)).unwrap() > 0 {}
-    run(engine.verify(pending, &Draft::Model(4))).unwrap();
+    run(run_round(engine, pending, &Draft::Model(4))).unwrap();
     for character in ["é", "日", "😀"] {
         let bytes = tokenizer(&path("models/tales/target")).encode(character, false).unwrap();
         assert!(bytes.len() > 1, "{character}: {bytes:?}");
         for &byte in &bytes[..bytes.len() - 1] {
             engine.truncate(head.len());
-            let verified = run(engine.verify(byte, &Draft::Model(4))).unwrap();
+            let verified = run(run_round(engine, byte, &Draft::Model(4))).unwrap();
             assert_eq!((verified.draft.len(), verified.ids.len()), (0, 1), "{character}");
             engine.truncate(head.len());
             // The draft model's cache is still complete.
@@ -238,16 +239,16 @@ fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
     run(engine.prefill(head)).unwrap();
     // The draft model reads the prompt in its own submissions, once.
     assert!(run(engine.catch_up(pending)).unwrap() > 0);
-    run(engine.verify(pending, &Draft::Model(1))).unwrap();
+    run(run_round(&mut engine, pending, &Draft::Model(1))).unwrap();
     for (draft, times) in
         [(Draft::Model(1), 2), (Draft::Model(9), 2), (Draft::Model(31), 2), (Draft::Tokens(vec![]), 1)]
     {
         // The first round of each size compiles.
         engine.truncate(head.len());
-        run(engine.verify(pending, &draft)).unwrap();
+        run(run_round(&mut engine, pending, &draft)).unwrap();
         engine.truncate(head.len());
         let before = gpu.counters();
-        let verified = run(engine.verify(pending, &draft)).unwrap();
+        let verified = run(run_round(&mut engine, pending, &draft)).unwrap();
         let round = gpu.counters().since(&before);
         assert_eq!((round.submits, round.blocking_readbacks, round.creates), (times, times, 0), "{draft:?}: {round:?}");
         assert!(round.readback_bytes <= 256, "{draft:?}: {round:?}");

@@ -3,6 +3,7 @@
 use common::altered::configured;
 use common::scenario::{Outcome, Scenario};
 use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, gpus, path, plain, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::Gpu;
@@ -10,7 +11,7 @@ use foretoken::internals::model::{Capacity, NormKind, Residual};
 use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::internals::session::Session;
 use foretoken::internals::speculate::{Drafter, Round};
-use foretoken::internals::target::{Draft, Queue, Target};
+use foretoken::internals::target::{Draft, Queue, Target, run_round};
 use foretoken::{GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Schedule, Speculation, WeightDtype};
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -277,12 +278,12 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
     engine.truncate(0);
     run(engine.prefill(&Golden::read(folder).prompt_ids)).unwrap();
     // The draft model reads the prompt in its own submissions, once.
-    run(engine.verify(5, &Draft::Model(1))).unwrap();
+    run(run_round(engine, 5, &Draft::Model(1))).unwrap();
     for draft in [Draft::Model(4), Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
         let len = engine.cached().len();
         let [first, round] = [(); 2].map(|()| {
             let before = gpu.counters();
-            run(engine.verify(5, &draft)).unwrap();
+            run(run_round(engine, 5, &draft)).unwrap();
             engine.truncate(len);
             gpu.counters().since(&before)
         });
@@ -429,12 +430,12 @@ fn a_sampled_round_is_one_submission_too() {
             engine.sample_by(&Sampling { draw, ..way.clone() }).unwrap();
             engine.truncate(0);
             run(engine.prefill(&[1, 2, 3])).unwrap();
-            run(engine.verify(5, &Draft::Model(1))).unwrap();
+            run(run_round(&mut engine, 5, &Draft::Model(1))).unwrap();
             for draft in [Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
                 // Kernels may be compiled before the first round of this size.
                 run(engine.ready(&draft)).unwrap();
                 let before = gpu.counters();
-                run(engine.verify(5, &draft)).unwrap();
+                run(run_round(&mut engine, 5, &draft)).unwrap();
                 let round = gpu.counters().since(&before);
                 assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what} {draft:?}");
                 assert!(round.readback_bytes <= 256, "{what} {draft:?}");
@@ -452,10 +453,10 @@ fn a_round_with_logprobs_is_one_submission_too() {
         engine.sample_by(&Sampling { logprobs, ..Sampling::default() }).unwrap();
         engine.truncate(0);
         run(engine.prefill(&[1, 2, 3])).unwrap();
-        run(engine.verify(5, draft)).unwrap();
+        run(run_round(engine, 5, draft)).unwrap();
         run(engine.ready(draft)).unwrap();
         let before = gpu.counters();
-        let verified = run(engine.verify(5, draft)).unwrap();
+        let verified = run(run_round(engine, 5, draft)).unwrap();
         assert_eq!(verified.logprobs.len(), logprobs.map_or(0, |_| verified.ids.len()));
         assert!(verified.logprobs.iter().all(|row| Some(row.top.len()) == logprobs));
         gpu.counters().since(&before)

@@ -3,7 +3,6 @@
 use common::{gpu, path, run};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::session::{Progress, Session};
-use foretoken::internals::target::Target;
 use foretoken::internals::weights::Folder;
 use foretoken::{FinishReason, GenerateOptions, Generation, LoadOptions, Prompt, Schedule, Speculation};
 use std::ops::ControlFlow;

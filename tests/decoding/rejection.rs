@@ -1,10 +1,12 @@
 //! Rejection sampling follows the target: exactly, by the crate's own rules, and end to end through the loop and on the device. Each
 //! known mistake of implementations is made once here, and must be detected.
 
+use async_trait::async_trait;
 use common::lab::Random;
 use common::sampling::{chi_square, chi_square_p};
 use common::scenario::Scenario;
 use common::{Tales, engine, gpu, path, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::reference::reject;
 use foretoken::internals::sample::{Draw, Processors, Sampling, accepts, recovered, softmax};
 use foretoken::internals::speculate::{Drafter, Round};
@@ -132,7 +134,11 @@ impl Tables {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for Tables {
+    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
+        Ok(())
+    }
     fn cached(&self) -> &[u32] {
         &self.cached
     }

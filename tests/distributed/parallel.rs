@@ -1,19 +1,20 @@
 //! Several targets on threads generate the text of plain decoding, with every drafter, and if devices are lost.
 
+use async_trait::async_trait;
 use common::foreign::Foreign;
 use common::{Tales, engine, gpu, path, run, within};
-use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu;
+use foretoken::internals::backend::gpu::GpuBackend;
 use foretoken::internals::backend::server::Later;
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::parallel::{
-    self, Build, Command, Guess, Instance, Instances, Parallel, Report, Role, RunOptions, ThreadInstances, Translated,
+    self, Build, Command, Guess, Instances, Parallel, Report, Role, RunOptions, ThreadInstances, Translated,
 };
 use foretoken::internals::sample::{Draw, Sampling};
 use foretoken::internals::session::{Progress, Session, Sink};
 use foretoken::internals::speculate::PromptLookup;
 use foretoken::internals::speculate::dsi::{Feed, TaskId, Tuner};
-use foretoken::internals::target::{Draft, Target, Traffic, Translate, Verified};
+use foretoken::internals::target::{Draft, Queue, Target, Traffic, Translate, Verified};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     DeviceChoice, Error, GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Stats,
@@ -69,17 +70,20 @@ fn write(servers: &mut ThreadInstances, prompt: &[u32], options: RunOptions, sin
     Ok(stats)
 }
 
-fn tales(which: &'static str) -> Build<Backend> {
-    let load = move || engine(&gpu(), &path("models/tales").join(which), None, Tales::capacity());
-    Box::new(move || Ok(Backend::Gpu(Box::new(load()))))
+fn load(which: &str) -> GpuBackend {
+    engine(&gpu(), &path("models/tales").join(which), None, Tales::capacity())
+}
+
+fn tales(which: &'static str) -> Build {
+    Box::new(move || Ok(Box::new(load(which))))
 }
 
 /// Returns the draft model on the CPU.
-fn beside() -> Build<Backend> {
+fn beside() -> Build {
     Box::new(|| {
         let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
         let model = run(cpu::Model::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, &mut |_| ()))?;
-        Ok(Backend::Cpu(Box::new(cpu::CpuBackend::new(model, None))))
+        Ok(Box::new(cpu::CpuBackend::new(model, None)))
     })
 }
 
@@ -175,12 +179,16 @@ fn a_text_ends_in_the_middle_of_a_block() {
 
 /// A target whose device is lost at a forward.
 struct Mortal {
-    engine: Backend,
+    engine: GpuBackend,
     /// Forwards left to all instances of this server until the next loss.
     left: Arc<AtomicIsize>,
 }
 
+#[async_trait(?Send)]
 impl Target for Mortal {
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        self.engine.sample_by(sampling)
+    }
     fn cached(&self) -> &[u32] {
         self.engine.cached()
     }
@@ -195,7 +203,7 @@ impl Target for Mortal {
     }
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
-            self.engine.gpu().unwrap().destroy();
+            self.engine.gpu().destroy();
         }
         self.engine.submit(pending, draft).await
     }
@@ -204,20 +212,15 @@ impl Target for Mortal {
     }
 }
 
-impl Instance for Mortal {
-    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        self.engine.sample_by(sampling)
-    }
-}
+impl Queue for Mortal {}
 
-fn mortal(left: &Arc<AtomicIsize>, lives: isize) -> Build<Mortal> {
+fn mortal(left: &Arc<AtomicIsize>, lives: isize) -> Build {
     let (left, lives) = (left.clone(), AtomicIsize::new(lives));
-    let build = tales("target");
     Box::new(move || {
         if lives.fetch_sub(1, Ordering::Relaxed) <= 0 {
             return Err(Error::WebGpuUnavailable { reason: "it has no life left".into() });
         }
-        Ok(Mortal { engine: build()?, left: left.clone() })
+        Ok(Box::new(Mortal { engine: load("target"), left: left.clone() }))
     })
 }
 
@@ -233,7 +236,7 @@ fn a_lost_device_does_not_change_the_text() {
         let greedy = Sampling::default();
         for (lives, sp_degree) in [(9, 1), (9, 2), (1, 2)] {
             let targets = (1..sp_degree).map(|_| mortal(&never, 9)).chain([mortal(&dying, lives)]).collect();
-            let (mut servers, _) = ThreadInstances::start(targets, None::<Build<Backend>>).unwrap();
+            let (mut servers, _) = ThreadInstances::start(targets, None).unwrap();
             for at in [0, 2] {
                 dying.store(at, Ordering::Relaxed);
                 let mut sink = Collect::new(16);
@@ -242,7 +245,7 @@ fn a_lost_device_does_not_change_the_text() {
                 dying.store(-1, Ordering::Relaxed);
             }
         }
-        let (mut servers, _) = ThreadInstances::start(vec![mortal(&dying, 1)], None::<Build<Backend>>).unwrap();
+        let (mut servers, _) = ThreadInstances::start(vec![mortal(&dying, 1)], None).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
         let failed = run(parallel::run(
@@ -292,8 +295,12 @@ struct Mock {
 }
 
 impl Mock {
-    fn build(right: u32, rows: usize, slow: u64, left: usize) -> Build<Self> {
-        Box::new(move || Ok(Self { cached: Vec::new(), submitted: Vec::new(), right, rows, slow, left }))
+    fn new(right: u32, rows: usize, slow: u64, left: usize) -> Self {
+        Self { cached: Vec::new(), submitted: Vec::new(), right, rows, slow, left }
+    }
+
+    fn build(right: u32, rows: usize, slow: u64, left: usize) -> Build {
+        Box::new(move || Ok(Box::new(Self::new(right, rows, slow, left))))
     }
 
     fn token(text: &[u32], right: u32) -> u32 {
@@ -302,7 +309,11 @@ impl Mock {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for Mock {
+    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
+        Ok(())
+    }
     fn cached(&self) -> &[u32] {
         &self.cached
     }
@@ -335,11 +346,7 @@ impl Target for Mock {
     }
 }
 
-impl Instance for Mock {
-    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
-        Ok(())
-    }
-}
+impl Queue for Mock {}
 
 /// With fast and slow targets, good and bad drafters, forwards of few rows and drivers that panic, the text is the target's, and
 /// nothing waits for a thread that has ended.
@@ -391,7 +398,11 @@ struct Gated {
     open: Arc<AtomicBool>,
 }
 
+#[async_trait(?Send)]
 impl Target for Gated {
+    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
+        Ok(())
+    }
     fn cached(&self) -> &[u32] {
         self.mock.cached()
     }
@@ -420,11 +431,7 @@ impl Target for Gated {
     }
 }
 
-impl Instance for Gated {
-    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
-        Ok(())
-    }
-}
+impl Queue for Gated {}
 
 /// Records the progress of the prompt, and breaks off once a chunk is done.
 struct Impatient(Vec<(usize, usize)>);
@@ -448,12 +455,12 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
     within(|| {
         for sp_degree in [1, 2] {
             let (chunks, open) = (Arc::new(AtomicIsize::new(0)), Arc::new(AtomicBool::new(false)));
-            let build = || -> Build<Gated> {
-                let (chunks, open, mock) = (chunks.clone(), open.clone(), Mock::build(10, 32, 0, usize::MAX));
-                Box::new(move || Ok(Gated { mock: mock()?, chunks: chunks.clone(), open: open.clone() }))
+            let build = || -> Build {
+                let (chunks, open) = (chunks.clone(), open.clone());
+                let mock = || Mock::new(10, 32, 0, usize::MAX);
+                Box::new(move || Ok(Box::new(Gated { mock: mock(), chunks: chunks.clone(), open: open.clone() })))
             };
-            let (mut servers, _) =
-                ThreadInstances::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Backend>>).unwrap();
+            let (mut servers, _) = ThreadInstances::start((0..sp_degree).map(|_| build()).collect(), None).unwrap();
             let run_options = || RunOptions {
                 sampling: Sampling::default(),
                 lookahead: 3,

@@ -6,6 +6,7 @@ use common::difference;
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
+use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
 use foretoken::internals::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::internals::reference::{self, Heads, Kv, Pairs};

@@ -4,12 +4,13 @@ use common::blocks::random_blocks;
 use common::lab::Random;
 use common::scenario::Scenario;
 use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu::{
     CpuBackend, Distributed, Matrix, Model, Others, Processor, Question, Rows, Share, Threads, What, Words,
 };
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
-use foretoken::internals::target::{Draft, Target};
+use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::internals::weights::{Dtype, narrow, widen};
 use foretoken::{Arithmetic, LookupRule, Schedule, WeightDtype};
 use std::path::Path;
@@ -30,7 +31,7 @@ fn plain(engine: &mut CpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
     let mut pending = prompt[prompt.len() - 1];
     let mut ids = Vec::new();
     for _ in 0..count {
-        pending = run(engine.verify(pending, &Draft::Tokens(Vec::new()))).unwrap().ids[0];
+        pending = run(run_round(engine, pending, &Draft::Tokens(Vec::new()))).unwrap().ids[0];
         ids.push(pending);
     }
     ids
@@ -42,7 +43,7 @@ fn logits_and_greedy_ids_equal_transformers() {
         let golden = Golden::read(&folder);
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let mut engine = CpuBackend::new(model(&folder, WeightDtype::Auto), None);
-        let logits = run(async { engine.logits(&golden.prompt_ids, 64) }).unwrap();
+        let logits = run(engine.logits(&golden.prompt_ids, 64)).unwrap();
         let prompt = difference(&logits, &golden.prompt_logits);
         let ids = plain(&mut engine, &golden.prompt_ids, golden.greedy_ids.len());
         println!("{name}: prompt logits {prompt:.1e}");
@@ -50,7 +51,7 @@ fn logits_and_greedy_ids_equal_transformers() {
         assert_eq!(ids, golden.greedy_ids, "{name}");
         for rows in [1, 2, 3, 7] {
             engine.truncate(0);
-            let alone = engine.logits(&golden.prompt_ids, rows).unwrap();
+            let alone = run(engine.logits(&golden.prompt_ids, rows)).unwrap();
             let same = alone.iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{name}: {rows} rows give other bits than 64");
         }
@@ -103,7 +104,7 @@ fn a_draft_model_proposes_what_the_target_has() {
         engine.sample_by(&Sampling { draw, seed: 1, ..Sampling::default() }).unwrap();
         for pending in 0..20 {
             engine.truncate(0);
-            let verified = run(engine.verify(pending, &Draft::Model(5))).unwrap();
+            let verified = run(run_round(&mut engine, pending, &Draft::Model(5))).unwrap();
             assert!(!verified.draft.is_empty(), "{draw:?}");
             let all = verified.draft.iter().chain(&verified.ids);
             assert!(all.clone().all(|id| *id < 512), "{draw:?}: {all:?}");

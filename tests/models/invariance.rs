@@ -2,10 +2,11 @@
 
 use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with, path, run};
 use foretoken::KvDtype;
+use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Capacity;
-use foretoken::internals::target::{Draft, Target};
+use foretoken::internals::target::{Draft, Target, run_round};
 use std::path::Path;
 
 /// Tokens of the text, past the first block of 256 positions.
@@ -169,7 +170,7 @@ fn every_variant_is_compared_before_it_is_first_needed_and_never_again() {
                 assert!(did.dispatches <= 2 * 14, "{did:?}");
             }
             let before = gpu.counters();
-            run(engine.verify(7, &draft)).unwrap();
+            run(run_round(&mut engine, 7, &draft)).unwrap();
             let round = gpu.counters().since(&before);
             assert_eq!((round.submits, round.creates), (1, 0), "{rows} rows: {round:?}");
         }
@@ -187,12 +188,12 @@ fn no_round_of_a_processor_compiles() {
     let mut engine = engine(&gpu, &target, Some(&draft), Tales::capacity());
     run(engine.prefill(&[5; 40])).unwrap();
     // The draft model reads the prompt.
-    run(engine.verify(5, &Draft::Model(1))).unwrap();
+    run(run_round(&mut engine, 5, &Draft::Model(1))).unwrap();
     let before = gpu.counters();
     for count in 0..=15 {
         for draft in [Draft::Tokens(vec![5; count]), Draft::Model(count)] {
             assert!(run(engine.ready(&draft)).unwrap());
-            run(engine.verify(5, &draft)).unwrap();
+            run(run_round(&mut engine, 5, &draft)).unwrap();
         }
     }
     assert_eq!(gpu.counters().since(&before).creates, 0);
@@ -235,7 +236,7 @@ fn any_course_of_verifying_and_truncating_leaves_the_cache_of_a_fresh_run() {
             if engine.cached().len() + draft.len() + 1 > 200 {
                 engine.truncate(back % 100);
             }
-            run(engine.verify(pending, &Draft::Tokens(draft))).unwrap();
+            run(run_round(&mut engine, pending, &Draft::Tokens(draft))).unwrap();
             let len = engine.cached().len();
             engine.truncate(len - back % 12.min(len));
         }

@@ -2,6 +2,7 @@
 
 use common::altered::{with_head, with_head_of_integers};
 use common::{Golden, capacity, difference, engine, goldens, gpu, path, plain, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::checkpoint;
 use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
 use foretoken::internals::reference::Model;

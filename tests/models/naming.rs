@@ -2,6 +2,7 @@
 
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
 use foretoken::WeightDtype;
+use foretoken::internals::backend::Backend;
 use foretoken::internals::model::{Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
 use foretoken::internals::weights::{Memory, Weights};
 use half::{bf16, f16};

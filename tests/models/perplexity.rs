@@ -3,6 +3,7 @@
 use common::lab::Random;
 use common::small::Small;
 use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
+use foretoken::internals::backend::Backend;
 use foretoken::internals::model::{Blueprint, parse_config};
 use foretoken::internals::reference::Model;
 use foretoken::internals::sample::softmax;

@@ -4,7 +4,6 @@ use common::altered::with_tokenizer;
 use common::{gpu, path, run};
 use foretoken::internals::backend::Device;
 use foretoken::internals::session::Session;
-use foretoken::internals::target::Target;
 use foretoken::internals::weights::{Folder, Source};
 use foretoken::{ArithmeticChoice, GenerateOptions, KvDtype, LoadOptions, Pooling, Prompt, Score};
 use std::ops::ControlFlow;

@@ -1,5 +1,6 @@
 //! Masks allow JSON that a schema describes, and nothing else.
 
+use async_trait::async_trait;
 use common::{path, run};
 use foretoken::internals::constraint::{Constrained, Ending, Grammars, Shared};
 use foretoken::internals::grammar::Llguidance;
@@ -276,7 +277,11 @@ impl Dice {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for Dice {
+    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
+        Ok(())
+    }
     fn cached(&self) -> &[u32] {
         &self.cached
     }

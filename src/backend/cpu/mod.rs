@@ -1,9 +1,10 @@
-//! The CPU as a device: interprets the same plan as the GPU, and offers it as a [`crate::target::Target`].
+//! The CPU as a device: interprets the same plan as the GPU, and offers it as a [`crate::backend::Backend`].
 //!
 //! A product of two rows is summed in one order, regardless of other rows. Each row attends to its own positions in their order. So a
 //! row's bits depend only on its token, its position and the tokens before it, as on the GPU.
 
 mod attention;
+mod backend;
 mod engine;
 mod floats;
 mod instructions;
@@ -16,7 +17,6 @@ mod processor;
 mod rows;
 mod share;
 mod simd;
-mod snapshot;
 mod threads;
 mod turn;
 
@@ -26,5 +26,4 @@ pub use model::Model;
 pub use processor::Processor;
 pub use rows::Rows;
 pub use share::{Question, Share, What, Words};
-pub use snapshot::Snapshot;
 pub use threads::{Distributed, Full, Others, Threads};

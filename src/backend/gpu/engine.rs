@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};
 use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Processors, Sampling};
-use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Target, Translate, Verified};
+use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Target, Verified};
+use async_trait::async_trait;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -39,7 +40,7 @@ pub struct GpuBackend {
 }
 
 impl GpuBackend {
-    /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`GpuBackend::sample_by`].
+    /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`Target::sample_by`].
     pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
         let readbacks = [Self::readback(gpu)?, Self::readback(gpu)?];
         let recipe = Recipe::of(&Sampling::default(), false, false);
@@ -83,66 +84,9 @@ impl GpuBackend {
         Ok(())
     }
 
-    fn set_sampler(&mut self, recipe: Recipe) -> Result<()> {
+    pub(super) fn set_sampler(&mut self, recipe: Recipe) -> Result<()> {
         self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
         self.ahead = Ahead::default();
-        Ok(())
-    }
-
-    /// Recovers from an error with unknown results: clears the caches, and recreates readbacks and sampler.
-    pub fn reset(&mut self) -> Result<()> {
-        self.truncate(0);
-        self.drafting.forget();
-        self.renew_readback(DIRECT)?;
-        self.renew_readback(1 - DIRECT)?;
-        self.set_sampler(self.sampler.recipe())
-    }
-
-    /// Declares that the draft model has another tokenizer. Its rounds take two submissions and two readbacks. It drafts greedily,
-    /// because noise and biases apply to the target's ids.
-    pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
-        let mut recipe = self.sampler.recipe();
-        recipe.translated = true;
-        self.set_sampler(recipe)?;
-        self.drafting.translate_by(translate);
-        Ok(())
-    }
-
-    /// Sets how target and draft model choose tokens. Creates what that needs, because rounds create nothing.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`] for more biases than fit; as [`Gpu::buffer`].
-    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        let words = bias_words(&sampling.processors.biases);
-        if words.len() > BIAS_WORDS {
-            return Err(Error::BadOption {
-                option: "logit_bias".into(),
-                value: format!("biases and banned sequences of {} numbers", words.len()),
-                allowed: format!("up to {BIAS_WORDS}, about 2,000 tokens"),
-            });
-        }
-        let recipe = Recipe::of(sampling, self.constraint.is_some(), self.drafting.is_translated());
-        if self.sampler.recipe() != recipe {
-            self.set_sampler(recipe)?;
-        }
-        self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
-        self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
-        let Processors { prompt_len, .. } = sampling.processors;
-        let known = self.seen.take().filter(|seen| seen.prompt_len == prompt_len);
-        let of_text = || known.unwrap_or_else(|| Seen::behind(prompt_len));
-        self.seen = sampling.processors.looks_back().then(of_text);
-        Ok(())
-    }
-
-    /// Restricts the target to tokens that `constraint` allows; `None`: no restriction. The forward pass and the choice of tokens
-    /// are then separate submissions, and no round is submitted ahead.
-    pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
-        let mut recipe = self.sampler.recipe();
-        recipe.masked = constraint.is_some();
-        self.constraint = constraint;
-        if self.sampler.recipe() != recipe {
-            self.set_sampler(recipe)?;
-        }
         Ok(())
     }
 
@@ -163,10 +107,8 @@ impl GpuBackend {
 
     /// Ensures room for `more` tokens after the cached ones.
     pub(super) async fn make_room(&mut self, more: usize) -> Result<()> {
+        self.check_room(more)?;
         let need = self.cached.len() + more;
-        if need > self.capacity() {
-            return Err(Error::ContextFull { need, limit: self.capacity() });
-        }
         if need > self.target.room() {
             // Prepared commands use buffers that are replaced. After an error some may be replaced already.
             self.ahead = Ahead::default();
@@ -193,7 +135,31 @@ impl GpuBackend {
     }
 }
 
+#[async_trait(?Send)]
 impl Target for GpuBackend {
+    /// Creates what the sampling needs, because rounds create nothing.
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        let words = bias_words(&sampling.processors.biases);
+        if words.len() > BIAS_WORDS {
+            return Err(Error::BadOption {
+                option: "logit_bias".into(),
+                value: format!("biases and banned sequences of {} numbers", words.len()),
+                allowed: format!("up to {BIAS_WORDS}, about 2,000 tokens"),
+            });
+        }
+        let recipe = Recipe::of(sampling, self.constraint.is_some(), self.drafting.is_translated());
+        if self.sampler.recipe() != recipe {
+            self.set_sampler(recipe)?;
+        }
+        self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
+        self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
+        let Processors { prompt_len, .. } = sampling.processors;
+        let known = self.seen.take().filter(|seen| seen.prompt_len == prompt_len);
+        let of_text = || known.unwrap_or_else(|| Seen::behind(prompt_len));
+        self.seen = sampling.processors.looks_back().then(of_text);
+        Ok(())
+    }
+
     fn cached(&self) -> &[u32] {
         &self.cached
     }

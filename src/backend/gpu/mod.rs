@@ -1,6 +1,7 @@
-//! Models on the GPU, and a [`crate::target::Target`] that runs them.
+//! Models on the GPU, and a [`crate::backend::Backend`] that runs them.
 
 mod arithmetic;
+mod backend;
 mod bind;
 mod commands;
 mod dims;
@@ -13,7 +14,6 @@ mod read;
 mod round;
 mod sampler;
 mod shape;
-mod snapshot;
 mod upload;
 mod variants;
 
@@ -21,5 +21,4 @@ pub use engine::GpuBackend;
 pub use forward::Model;
 pub use round::{MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;
-pub use snapshot::Snapshot;
 pub use variants::Variants;

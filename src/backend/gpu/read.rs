@@ -1,9 +1,9 @@
-//! Passes outside a round's submission: prefill, catch-up or translated drafts of a draft model, hidden states, logits for checks.
+//! Passes outside a round's submission: prefill, catch-up or translated drafts of a draft model, heads, probes for checks.
 
 use super::dims::Step;
 use super::engine::GpuBackend;
 use super::forward::Model;
-use super::memory::{logits_stride, stride};
+use super::memory::logits_stride;
 use super::round::{CHUNK, DRAFTS, IDS, PENDING};
 use super::sampler::{NOT_DRAFTED, check_finite};
 use super::shape::DIRECT;
@@ -70,62 +70,13 @@ impl GpuBackend {
     }
 
     /// Computes the logits of `rows` rows of the latest chunk, which starts at `position`.
-    fn submit_head(&self, position: usize, first: usize, rows: usize) {
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn submit_head(&self, position: usize, first: usize, rows: usize) {
         let step = chunk_step(position);
         self.target.set_step(Step { rows: (first + rows) as u32, logit_row: first as u32, ..step });
         let mut recorder = self.gpu.record();
         self.target.record_head(&mut recorder, rows);
         recorder.submit(None);
-    }
-
-    /// Appends `tokens` to the cache, `rows` at a time (at most [`Model::max_rows`]). Returns the logits of each [tokens, vocab],
-    /// flattened: for tests and perplexities.
-    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
-        self.make_room(tokens.len()).await?;
-        let vocab = self.target.spec().vocab_size;
-        let stride = logits_stride(vocab);
-        let mut all = Vec::with_capacity(tokens.len() * vocab);
-        for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {
-            let position = self.cached.len();
-            self.target.compile(chunk.len());
-            self.compare(chunk.len(), position).await?;
-            self.submit_chunk(&self.target, chunk, position);
-            for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
-                let rows = (chunk.len() - first).min(MAX_DRAFT + 1);
-                self.submit_head(position, first, rows);
-                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * stride) as u64).await?;
-                let whole = words.chunks_exact(stride).flat_map(|row| &row[..vocab]);
-                all.extend(whole.map(|word| f32::from_bits(*word)));
-            }
-            self.cached.extend_from_slice(chunk);
-        }
-        Ok(all)
-    }
-
-    /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
-    /// flattened.
-    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
-        self.make_room(tokens.len()).await?;
-        let width = self.target.spec().hidden_size;
-        let mut all = Vec::with_capacity(wanted * width);
-        let unwanted = tokens.len().saturating_sub(wanted);
-        for (at, chunk) in tokens.chunks(self.target.chunk()).enumerate() {
-            let first = unwanted.saturating_sub(at * self.target.chunk()).min(chunk.len());
-            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
-            self.cached.extend_from_slice(chunk);
-            self.keep_up(submitted).await?;
-            if first == chunk.len() {
-                continue;
-            }
-            let mut recorder = self.gpu.record();
-            self.target.record_final_norm(&mut recorder, chunk.len());
-            recorder.submit(None);
-            let bytes = 4 * (chunk.len() * stride(width)) as u64;
-            let words = self.target.normed().read(&self.gpu, bytes).await?;
-            let rows = words.chunks_exact(stride(width)).skip(first).flat_map(|row| &row[..width]);
-            all.extend(rows.map(|word| f32::from_bits(*word)));
-        }
-        Ok(all)
     }
 
     /// Returns the bits of the last token's first logits, by [`Model::record_probe`] in one pass.

@@ -1,15 +1,19 @@
 //! A target on a server with a local draft model.
 
 use super::target::{Server, refused};
+use crate::backend::{Backend, LocalModel};
+use crate::constraint::Shared;
 use crate::error::{Error, Result};
+use crate::gpu::DeviceInfo;
 use crate::sample::Sampling;
-use crate::target::{Draft, Drafting, Queue, Target, Translate, Verified};
+use crate::target::{Draft, Drafting, Queue, Target, Verified, run_round};
+use async_trait::async_trait;
 use web_time::Instant;
 
 /// A target on a server and, if there is one, its draft model on a local device.
-pub struct ServerBackend<D> {
+pub struct ServerBackend {
     server: Server,
-    draft: Option<DraftModel<D>>,
+    draft: Option<DraftModel>,
     /// Why the draft model is no longer used.
     failed: Option<String>,
     /// Seconds spent on the submitted round's draft.
@@ -17,16 +21,16 @@ pub struct ServerBackend<D> {
 }
 
 /// A draft model on a local device.
-struct DraftModel<D> {
-    model: D,
+struct DraftModel {
+    model: Box<dyn Backend>,
     drafting: Drafting,
     /// Probability below which a token ends the draft.
     confidence: f32,
 }
 
-impl<D: Target> ServerBackend<D> {
+impl ServerBackend {
     /// Combines a target with a draft model, which drafts greedily.
-    pub fn new(server: Server, draft: Option<D>) -> Self {
+    pub fn new(server: Server, draft: Option<Box<dyn Backend>>) -> Self {
         let draft = draft.map(|model| {
             let drafting = Drafting::new(model.prefill_chunk(), model.capacity());
             DraftModel { model, drafting, confidence: 0.0 }
@@ -34,93 +38,63 @@ impl<D: Target> ServerBackend<D> {
         Self { server, draft, failed: None, waited: 0.0 }
     }
 
-    /// Returns the target.
-    pub fn server(&self) -> &Server {
-        &self.server
+    /// Drafts as [`Drafting::write`] does. After an error the draft model is dropped, and the text goes on without it.
+    async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
+        let Some(DraftModel { model, drafting, confidence }) = &mut self.draft else { return Vec::new() };
+        let step = async |position, tokens: &[u32]| {
+            model.truncate(position);
+            let known = Draft::Tokens(tokens[1..].to_vec());
+            let verified = run_round(&mut **model, tokens[0], &known).await?;
+            verified.check(&known)?;
+            let Verified { ids, logprobs, .. } = verified;
+            let confident = logprobs.last().is_none_or(|last| last.chosen.exp() >= *confidence);
+            Ok((ids[ids.len() - 1], confident))
+        };
+        let drafted = drafting.write(self.server.cached(), pending, limits, step).await;
+        drafted.unwrap_or_else(|error| {
+            self.failed = Some(format!("the text goes on without the draft model ({error})"));
+            self.draft = None;
+            Vec::new()
+        })
+    }
+}
+
+#[async_trait(?Send)]
+impl Backend for ServerBackend {
+    fn device(&self) -> &DeviceInfo {
+        self.server.info()
     }
 
-    /// Returns the draft model.
-    pub fn draft(&self) -> Option<&D> {
-        self.draft.as_ref().map(|draft| &draft.model)
+    fn models(&self) -> [Option<LocalModel<'_>>; 2] {
+        let [draft, _] = self.draft.as_ref().map(|draft| draft.model.models()).unwrap_or_default();
+        [None, draft]
     }
 
-    /// Returns a warning if the draft model is no longer used.
-    pub fn warning(&self) -> Option<&str> {
+    fn drafting(&mut self) -> Option<&mut Drafting> {
+        self.draft.as_mut().map(|draft| &mut draft.drafting)
+    }
+
+    /// A server cannot mask tokens.
+    fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
+        if constraint.is_some() { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
+    }
+
+    /// Set if the draft model is no longer used.
+    fn warning(&self) -> Option<&str> {
         self.failed.as_deref()
     }
+}
 
-    /// Sets how the target chooses tokens from now on. `choose` sets it for the draft model.
-    pub fn sample_by(
-        &mut self,
-        sampling: &Sampling,
-        choose: impl FnOnce(&mut D, &Sampling) -> Result<()>,
-    ) -> Result<()> {
+#[async_trait(?Send)]
+impl Target for ServerBackend {
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.server.sample_by(sampling)?;
         let Some(DraftModel { model, confidence, .. }) = &mut self.draft else { return Ok(()) };
         *confidence = sampling.confidence;
         let logprobs = (*confidence > 0.0).then_some(0);
-        choose(model, &Sampling { logprobs, ..Sampling::default() })
+        model.sample_by(&Sampling { logprobs, ..Sampling::default() })
     }
 
-    /// Declares that the draft model has another tokenizer.
-    pub fn translate_by(&mut self, translate: Box<dyn Translate>) {
-        if let Some(draft) = &mut self.draft {
-            draft.drafting.translate_by(translate);
-        }
-    }
-
-    /// Rejects constraints: a server cannot mask tokens.
-    pub fn constrain(&self, constrains: bool) -> Result<()> {
-        if constrains { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
-    }
-
-    /// Drafts within the limits of [`Drafting::plan`]. After an error the draft model is dropped, and the text goes on without it.
-    async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
-        let Some(draft) = &mut self.draft else { return Vec::new() };
-        match draft.write(self.server.cached(), pending, limits).await {
-            Ok(tokens) => tokens,
-            Err(error) => {
-                self.failed = Some(format!("the text goes on without the draft model ({error})"));
-                self.draft = None;
-                Vec::new()
-            }
-        }
-    }
-}
-
-impl<D: Target> DraftModel<D> {
-    /// As [`Target::catch_up`].
-    async fn catch_up(&mut self, cached: &[u32], pending: u32) -> Result<usize> {
-        let (position, chunk) = self.drafting.missed(cached, pending)?;
-        if !chunk.is_empty() {
-            self.model.truncate(position);
-            Box::pin(self.model.prefill(&chunk)).await?;
-            self.drafting.has_read(chunk.len());
-        }
-        Ok(chunk.len())
-    }
-
-    /// Drafts at most `count` tokens after the cached tokens and the pending one, for a target that has room for `room`.
-    async fn write(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Vec<u32>> {
-        let Some(plan) = self.drafting.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
-        self.model.truncate(plan.position - plan.missed());
-        let mut fresh = plan.tokens;
-        let (mut drafted, mut last) = (Vec::new(), fresh.remove(0));
-        for _ in 0..plan.steps {
-            let missed = Draft::Tokens(std::mem::take(&mut fresh));
-            let verified = Box::pin(self.model.verify(last, &missed)).await?;
-            let (Some(&id), likely) = (verified.ids.last(), verified.logprobs.last()) else { break };
-            drafted.push(id);
-            last = id;
-            if likely.is_some_and(|told| told.chosen.exp() < self.confidence) {
-                break;
-            }
-        }
-        self.drafting.wrote(plan.position, drafted, room)
-    }
-}
-
-impl<D: Target> Target for ServerBackend<D> {
     fn cached(&self) -> &[u32] {
         self.server.cached()
     }
@@ -143,10 +117,12 @@ impl<D: Target> Target for ServerBackend<D> {
     }
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
-        match &mut self.draft {
-            Some(draft) => draft.catch_up(self.server.cached(), pending).await,
-            None => Ok(0),
-        }
+        let Some(DraftModel { model, drafting, .. }) = &mut self.draft else { return Ok(0) };
+        let read = async |position, chunk: &[u32]| {
+            model.truncate(position);
+            model.prefill(chunk).await
+        };
+        drafting.catch_up(self.server.cached(), pending, read).await
     }
 
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
@@ -166,7 +142,7 @@ impl<D: Target> Target for ServerBackend<D> {
     }
 }
 
-impl<D: Target> Queue for ServerBackend<D> {
+impl Queue for ServerBackend {
     fn prepare(&mut self, repeats: bool) -> bool {
         self.server.prepare(repeats)
     }

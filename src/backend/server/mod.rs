@@ -2,7 +2,7 @@
 //! tokens of a text.
 //!
 //! ```text
-//!  ServerBackend: Target ──> draft model, here
+//!  ServerBackend: Backend ──> draft model, here
 //!     └──> Server: Target ──> Client: replicas, tries again ──> Dialect: what is asked and answered, pure
 //!                                └──> Transport: natively threads with ureq, in a page fetch
 //! ```

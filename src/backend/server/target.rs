@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::sample::{Draw, Processors, Sampling};
 use crate::target::{Draft, MAX_DRAFT, Queue, Target, Verified};
+use async_trait::async_trait;
 use std::rc::Rc;
 
 /// A target on servers. Tokens sent earlier count as cached. Forgetting them is free; the server manages its own cache.
@@ -83,36 +84,6 @@ impl Server {
         &self.client.warnings
     }
 
-    /// Checks that a server supports this sampling. It reports only its most likely tokens, so other changes to logits could only be
-    /// guessed.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`] for the first unsupported option.
-    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        let Sampling { processors, draw, logprobs, .. } = sampling;
-        let Processors {
-            biases, repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, ..
-        } = processors;
-        let asked: [(_, _, &str, _); 7] = [
-            ("do_sample", *draw != Draw::Greedy, "true", "false"),
-            ("logprobs", logprobs.is_some(), "true", "false"),
-            ("logit_bias", !biases.is_empty(), "a bias", "none, and neither bad_words_ids nor min_new_tokens"),
-            ("repetition_penalty", *repetition_penalty != 1.0, &repetition_penalty.to_string(), "1"),
-            ("presence_penalty", *presence_penalty != 0.0, &presence_penalty.to_string(), "0"),
-            ("frequency_penalty", *frequency_penalty != 0.0, &frequency_penalty.to_string(), "0"),
-            ("no_repeat_ngram_size", *no_repeat_ngram_size != 0, &no_repeat_ngram_size.to_string(), "0"),
-        ];
-        match asked.into_iter().find(|(_, asked, ..)| *asked) {
-            Some((option, _, value, allowed)) => Err(refused(option, value, allowed)),
-            None => Ok(()),
-        }
-    }
-
-    fn room(&self, more: usize) -> Result<()> {
-        let (need, limit) = (self.cached.len() + more, self.capacity);
-        if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
-    }
-
     /// Aborts the round in flight.
     fn break_off(&mut self) {
         self.repeats = false;
@@ -133,7 +104,30 @@ pub(super) fn refused(option: &'static str, value: &str, allowed: &str) -> Error
     Error::BadOption { option: option.into(), value: value.into(), allowed }
 }
 
+#[async_trait(?Send)]
 impl Target for Server {
+    /// Checks that a server supports this sampling: it reports only its most likely tokens, so other changes to logits could only be
+    /// guessed.
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        let Sampling { processors, draw, logprobs, .. } = sampling;
+        let Processors {
+            biases, repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, ..
+        } = processors;
+        let asked: [(_, _, &str, _); 7] = [
+            ("do_sample", *draw != Draw::Greedy, "true", "false"),
+            ("logprobs", logprobs.is_some(), "true", "false"),
+            ("logit_bias", !biases.is_empty(), "a bias", "none, and neither bad_words_ids nor min_new_tokens"),
+            ("repetition_penalty", *repetition_penalty != 1.0, &repetition_penalty.to_string(), "1"),
+            ("presence_penalty", *presence_penalty != 0.0, &presence_penalty.to_string(), "0"),
+            ("frequency_penalty", *frequency_penalty != 0.0, &frequency_penalty.to_string(), "0"),
+            ("no_repeat_ngram_size", *no_repeat_ngram_size != 0, &no_repeat_ngram_size.to_string(), "0"),
+        ];
+        match asked.into_iter().find(|(_, asked, ..)| *asked) {
+            Some((option, _, value, allowed)) => Err(refused(option, value, allowed)),
+            None => Ok(()),
+        }
+    }
+
     fn cached(&self) -> &[u32] {
         &self.cached
     }
@@ -150,7 +144,7 @@ impl Target for Server {
     /// Only records the tokens. The server reads them with the first round.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
         self.break_off();
-        self.room(tokens.len())?;
+        self.check_room(tokens.len())?;
         self.cached.extend_from_slice(tokens);
         Ok(())
     }
@@ -162,7 +156,7 @@ impl Target for Server {
             Draft::Model(_) => Vec::new(),
         };
         draft.truncate(MAX_DRAFT);
-        self.room(1 + draft.len())?;
+        self.check_room(1 + draft.len())?;
         let sent = if draft.is_empty() { None } else { self.client.send(&self.text(pending, &draft), draft.len() + 1) };
         self.round = Some(Round { pending, draft, sent, stream: None });
         Ok(())

@@ -5,7 +5,6 @@ use super::parts::Limit;
 use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::sample::softmax;
 use foretoken::internals::session::Session;
-use foretoken::internals::target::Target;
 use foretoken::internals::weights::Folder;
 use foretoken::{Arithmetic, KvDtype, LoadOptions, Result, WeightDtype};
 use serde::Serialize;
@@ -78,7 +77,7 @@ pub(super) async fn run(
 }
 
 /// Returns the surprise of each token but the first, `-ln p` in nats, until the time is over.
-async fn surprises(engine: &mut Backend, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
+async fn surprises(engine: &mut dyn Backend, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
     let (window, chunk) = (WINDOW.min(engine.capacity()), engine.prefill_chunk());
     let mut nats = Vec::new();
     let nexts = text.get(1..).unwrap_or_default();

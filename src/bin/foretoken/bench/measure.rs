@@ -5,7 +5,7 @@ use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::Model;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::speculate::{Drafter, PromptLookup};
-use foretoken::internals::target::{Draft, Target};
+use foretoken::internals::target::{Draft, run_round};
 use foretoken::{LookupRule, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -117,18 +117,18 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
 }
 
 /// Returns arbitrary tokens, since their values do not affect the time.
-fn tokens(engine: &Backend, count: usize) -> Vec<u32> {
+fn tokens(engine: &dyn Backend, count: usize) -> Vec<u32> {
     let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
     (0..count).map(|i| (i * 31 % vocab) as u32).collect()
 }
 
-fn draft(engine: &Backend, rows: usize) -> Draft {
+fn draft(engine: &dyn Backend, rows: usize) -> Draft {
     Draft::Tokens(tokens(engine, rows - 1))
 }
 
 /// Fills the cache for the following measurements: up to the longest KV length that leaves room for a round, or as far as time allows, but
 /// at least to the shortest.
-pub(super) async fn prefill(engine: &mut Backend, effort: Effort, limit: &Limit) -> Result<Prefill> {
+pub(super) async fn prefill(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Prefill> {
     let most = engine.capacity() - ROWS[ROWS.len() - 1];
     let mut tokens = tokens(engine, KV_LENGTHS.into_iter().filter(|length| *length <= most).max().unwrap_or(0));
     let chunk = engine.prefill_chunk().min(tokens.len());
@@ -157,7 +157,7 @@ pub(super) async fn prefill(engine: &mut Backend, effort: Effort, limit: &Limit)
 }
 
 /// Waits until the device has completed all submissions.
-async fn flush(engine: &Backend) -> Result<()> {
+async fn flush(engine: &dyn Backend) -> Result<()> {
     match engine.gpu() {
         Some(gpu) => gpu.flush().await,
         None => Ok(()),
@@ -165,7 +165,12 @@ async fn flush(engine: &Backend) -> Result<()> {
 }
 
 /// Measures consecutive plain steps, starting at the shortest KV length, which the cache must hold.
-pub(super) async fn decode(engine: &mut Backend, effort: Effort, probe_gb_per_s: f64, limit: &Limit) -> Result<Decode> {
+pub(super) async fn decode(
+    engine: &mut dyn Backend,
+    effort: Effort,
+    probe_gb_per_s: f64,
+    limit: &Limit,
+) -> Result<Decode> {
     let mut seconds = Vec::new();
     engine.truncate(KV_LENGTHS[0]);
     for step in 0..=effort.rounds {
@@ -173,7 +178,8 @@ pub(super) async fn decode(engine: &mut Backend, effort: Effort, probe_gb_per_s:
             break;
         }
         let began = Instant::now();
-        engine.verify(1, &draft(engine, 1)).await?;
+        let draft = draft(engine, 1);
+        run_round(engine, 1, &draft).await?;
         if step > 0 {
             seconds.push(began.elapsed().as_secs_f64());
         }
@@ -186,7 +192,12 @@ pub(super) async fn decode(engine: &mut Backend, effort: Effort, probe_gb_per_s:
 
 /// Measures target forwards of each number of rows at each KV length that the cache holds. The numbers of rows alternate, so that a change
 /// of the device's speed affects all of them.
-pub(super) async fn verify(engine: &mut Backend, cached: usize, effort: Effort, limit: &Limit) -> Result<Vec<Verify>> {
+pub(super) async fn verify(
+    engine: &mut dyn Backend,
+    cached: usize,
+    effort: Effort,
+    limit: &Limit,
+) -> Result<Vec<Verify>> {
     let mut all = Vec::new();
     // The longest first: truncating the cache gives the shorter ones.
     for kv_length in KV_LENGTHS.into_iter().rev().filter(|length| *length <= cached) {
@@ -199,7 +210,7 @@ pub(super) async fn verify(engine: &mut Backend, cached: usize, effort: Effort, 
                 engine.truncate(kv_length);
                 let draft = draft(engine, rows);
                 let began = Instant::now();
-                engine.verify(1, &draft).await?;
+                run_round(engine, 1, &draft).await?;
                 if repeat > 0 {
                     seconds.push(began.elapsed().as_secs_f64());
                 }
@@ -215,7 +226,7 @@ pub(super) async fn verify(engine: &mut Backend, cached: usize, effort: Effort, 
 }
 
 /// Compares greedy and top-p verification; `None` if there is no time.
-pub(super) async fn sampling(engine: &mut Backend, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
+pub(super) async fn sampling(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
     let (vocab, rows) = (engine.spec().map_or(0, |spec| spec.vocab_size), ROWS[3]);
     let draft = draft(engine, rows);
     let processors = Processors { top_p: 0.9, ..Processors::default() };
@@ -230,7 +241,7 @@ pub(super) async fn sampling(engine: &mut Backend, effort: Effort, limit: &Limit
             }
             engine.truncate(KV_LENGTHS[0]);
             let began = Instant::now();
-            engine.verify(1, &draft).await?;
+            run_round(engine, 1, &draft).await?;
             if repeat > 0 {
                 seconds.push(began.elapsed().as_secs_f64());
             }
@@ -242,7 +253,7 @@ pub(super) async fn sampling(engine: &mut Backend, effort: Effort, limit: &Limit
 }
 
 /// Counts the operations of a round on a GPU, after a warm-up.
-pub(super) async fn rounds(engine: &mut Backend) -> Result<Option<Rounds>> {
+pub(super) async fn rounds(engine: &mut dyn Backend) -> Result<Option<Rounds>> {
     let Some(gpu) = engine.on_gpu() else { return Ok(None) };
     let dispatches_per_layer = gpu.target().plan().dispatches_per_layer();
     let draft = match engine.draft_memory() {
@@ -253,7 +264,7 @@ pub(super) async fn rounds(engine: &mut Backend) -> Result<Option<Rounds>> {
     for _ in 0..3 {
         engine.truncate(KV_LENGTHS[0]);
         before = engine.counters();
-        engine.verify(1, &draft).await?;
+        run_round(engine, 1, &draft).await?;
     }
     let steady = engine.counters().since(&before);
     Ok(Some(Rounds {
@@ -267,7 +278,7 @@ pub(super) async fn rounds(engine: &mut Backend) -> Result<Option<Rounds>> {
 }
 
 /// Returns planned memory, and on a GPU also allocated memory. Must be called before all other measurements.
-pub(super) fn memory(engine: &Backend) -> Memory {
+pub(super) fn memory(engine: &dyn Backend) -> Memory {
     let (target, draft) = match engine.on_gpu() {
         Some(engine) => (engine.target().memory_now(), engine.draft().map(Model::memory_now)),
         None => (engine.memory(), engine.draft_memory()),

@@ -16,7 +16,6 @@ use clap::value_parser;
 use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::gpu::{Gpu, GpuOptions};
 use foretoken::internals::session::Session;
-use foretoken::internals::target::Target;
 use foretoken::internals::weights::Source;
 use foretoken::{DeviceChoice, Error, LoadOptions, Result};
 use measure::Effort;
@@ -59,14 +58,14 @@ enum Subject {
     /// A model pair, which can generate.
     Session(Box<Session>),
     /// A shape, which cannot generate.
-    Engine(Box<Backend>),
+    Engine(Box<dyn Backend>),
 }
 
 impl Subject {
-    fn engine(&mut self) -> &mut Backend {
+    fn engine(&mut self) -> &mut dyn Backend {
         match self {
             Self::Session(session) => session.engine_mut(),
-            Self::Engine(engine) => engine,
+            Self::Engine(engine) => &mut **engine,
         }
     }
 }
@@ -96,7 +95,7 @@ impl Args {
             Some(name) => {
                 let gpu = Gpu::open(&GpuOptions::default()).await?;
                 let engine = shape::engine(&gpu, name, options).await?;
-                (Device::Gpu(gpu), Subject::Engine(Box::new(Backend::Gpu(Box::new(engine)))))
+                (Device::Gpu(gpu), Subject::Engine(Box::new(engine)))
             }
             None => {
                 let (device, _) = Device::open(options, &GpuOptions::default()).await?;

@@ -1,0 +1,110 @@
+//! The trait `Backend` on the CPU: logits, hidden states, constraints, and copies of the cached text.
+
+use super::attention::Cache;
+use super::engine::CpuBackend;
+use super::model::Model;
+use crate::backend::{Backend, LocalModel, Snapshot};
+use crate::constraint::Shared;
+use crate::error::Result;
+use crate::gpu::DeviceInfo;
+use crate::target::{Drafting, Target};
+use async_trait::async_trait;
+use std::any::Any;
+
+/// Copies of a cache per layer, for target and draft model.
+type Copies = [Vec<Cache>; 2];
+
+#[async_trait(?Send)]
+impl Backend for CpuBackend {
+    fn device(&self) -> &DeviceInfo {
+        self.target.processor().info()
+    }
+
+    fn models(&self) -> [Option<LocalModel<'_>>; 2] {
+        let draft = self.draft.as_ref().map(|draft| about(draft, self.drafting.read()));
+        [Some(about(&self.target, self.cached.len())), draft]
+    }
+
+    fn drafting(&mut self) -> Option<&mut Drafting> {
+        Some(&mut self.drafting)
+    }
+
+    /// The constraint applies to the draft model too.
+    fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
+        self.constraint = constraint;
+        Ok(())
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
+        self.check_room(tokens.len())?;
+        let mut all = Vec::new();
+        for chunk in tokens.chunks(rows.max(1)) {
+            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len())?;
+            (0..logits.len()).for_each(|row| all.extend_from_slice(logits.row(row)));
+            self.cached.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
+    async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+        self.check_room(tokens.len())?;
+        let mut all = Vec::new();
+        let unwanted = tokens.len().saturating_sub(wanted);
+        for (at, chunk) in tokens.chunks(self.prefill_chunk()).enumerate() {
+            self.turn.give().await;
+            let first = unwanted.saturating_sub(at * self.prefill_chunk()).min(chunk.len());
+            let hidden = self.target.hidden(chunk, self.cached.len(), first..chunk.len())?;
+            (0..hidden.len()).for_each(|row| all.extend_from_slice(hidden.row(row)));
+            self.cached.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
+    /// The keys of each KV head, then the values of each.
+    async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
+        let positions = self.cached.len();
+        let cache = &mut self.target.caches()[layer];
+        cache.truncate(positions);
+        Ok(cache.to_bytes())
+    }
+
+    fn write_kv(&mut self, layer: usize, len: usize, bytes: &[u8]) -> bool {
+        self.target.caches()[layer].set_bytes(len, bytes)
+    }
+
+    async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
+        let copy =
+            |model: &mut Model, positions| model.caches().iter().map(|cache| cache.copy(positions)).collect::<Vec<_>>();
+        let target = copy(&mut self.target, self.cached.len());
+        let draft = match &mut self.draft {
+            Some(draft) if self.drafting.read() > 0 => copy(draft, self.drafting.read()),
+            _ => Vec::new(),
+        };
+        Ok(Box::new([target, draft]))
+    }
+
+    async fn restore_kv(&mut self, snapshot: &Snapshot) -> Result<bool> {
+        let Some([target, draft]) = snapshot.kv.downcast_ref::<Copies>() else { return Ok(false) };
+        self.target.caches().clone_from(target);
+        if let (Some(model), false) = (&mut self.draft, draft.is_empty()) {
+            model.caches().clone_from(draft);
+        }
+        Ok(true)
+    }
+
+    fn set_cached(&mut self, tokens: &[u32], draft_cached: usize) {
+        self.cached = tokens.to_vec();
+        self.drafting.set_read(draft_cached);
+    }
+}
+
+/// Describes a model with `cached` tokens in its cache.
+fn about(model: &Model, cached: usize) -> LocalModel<'_> {
+    LocalModel {
+        spec: model.spec(),
+        arithmetic: model.arithmetic(),
+        memory: model.memory(),
+        cached_bytes: model.blueprint().kv_bytes(cached),
+    }
+}
