@@ -26,10 +26,8 @@ const jobs = {
   async read({ files, step = 5_000_000, offline = false, sizesFirst = false, ...from }) {
     const progress = [];
     const source = open(from, (at) => {
-      progress.push(at);
-      if (progress.length > 1) return;
-      postMessage({ begun: true });
-      if (offline) connect(false);
+      postMessage({ reports: progress.push(at) });
+      if (offline && progress.length === 1) connect(false);
     });
     const hashes = {};
     try {
