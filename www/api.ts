@@ -3,7 +3,7 @@ export { Engine } from "./engine.js";
 export { Conversation, type ConversationOptions } from "./conversation.js";
 import type { ErrorCode } from "./error.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
-export type { CachedModelInfo, SavedChatInfo } from "./kept.js";
+export type { CachedModelInfo, SavedChatInfo } from "./storage.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type {
   ChatCompletion,

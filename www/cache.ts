@@ -4,7 +4,7 @@
  *
  * Web Locks keep tabs apart: a shared lock on a model while it is loaded, and a lock on each chunk while it is fetched.
  */
-import { META, SEAL, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write } from "./sealed.js";
+import { META, SEAL, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write } from "./opfs.js";
 
 /** The last known facts of the server about a file. */
 type Meta = {

@@ -33,14 +33,14 @@ import type {
 import type { ChatRequest, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions } from "./chat.js";
 import type { ConversationOptions } from "./conversation.js";
 import type { FromWorker, Loading, Method, Methods } from "./protocol.js";
-import type { SavedChatInfo } from "./kept.js";
-import type { Spawned } from "./spawn.js";
+import type { SavedChatInfo } from "./storage.js";
+import type { WorkerHandle } from "./start-worker.js";
 import type { ToolFormat } from "./tools.js";
 
 export { Conversation, ForetokenError };
 
 const shapes = () => onDemand(import("./chat.js"));
-const kept = () => onDemand(import("./kept.js"));
+const storage = () => onDemand(import("./storage.js"));
 
 /** A copy without proxies, such as Vue makes of what components hold: the browser clones none. */
 function plain<T>(value: T): T {
@@ -63,8 +63,8 @@ export class Engine {
    * false when there was none, or when a page is loading it just now.
    */
   static cache = {
-    list: async () => (await kept()).listModels(),
-    delete: async (model: string | URL | undefined) => (await kept()).removeModel(model),
+    list: async () => (await storage()).listModels(),
+    delete: async (model: string | URL | undefined) => (await storage()).removeModel(model),
   };
 
   /**
@@ -78,9 +78,9 @@ export class Engine {
   > = new Map();
   #next = 0;
   /** none after it broke down, until it is needed again */
-  #worker: Spawned | null = null;
-  /** Workers that have a target each, where there are several. */
-  #hired: Map<number, Spawned> = new Map();
+  #worker: WorkerHandle | null = null;
+  /** Workers that the first one requested: instances of models, threads. */
+  #moreWorkers: Map<number, WorkerHandle> = new Map();
   /** How to load the models, at first and into a new worker. */
   #load;
   /** why nothing works any more */
@@ -104,10 +104,10 @@ export class Engine {
 
   /**
    * @private Use {@link Engine.load}.
-   * @param spawn starts a worker
+   * @param startWorker starts a worker
    */
-  constructor(args: Loading, onProgress: ((progress: Progress) => void) | undefined, spawn: (failed: (reason: string) => void) => Spawned) {
-    this.#load = { args, onProgress, spawn };
+  constructor(args: Loading, onProgress: ((progress: Progress) => void) | undefined, startWorker: (failed: (reason: string) => void) => WorkerHandle) {
+    this.#load = { args, onProgress, startWorker };
     /** Candidates before the one that serves, and why they do not. */
     this.skipped = [];
     /** its result depends on `stream` */
@@ -128,8 +128,8 @@ export class Engine {
     this.chat = Object.assign(converse, {
       completions: { create },
       restore,
-      list: async () => (await kept()).listChats(),
-      delete: async (name: string) => (await kept()).removeChat(name),
+      list: async () => (await storage()).listChats(),
+      delete: async (name: string) => (await storage()).removeChat(name),
     });
     /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
     this.embeddings = { create: async (body, request) => (await shapes()).embeddings(this, body, request) };
@@ -163,9 +163,9 @@ export class Engine {
   }
 
   static async #begin(method: "load" | "inspect", model: Model, options?: LoadOptions) {
-    const { args, onProgress, signal, spawn } = await readLoad(method, model, options);
+    const { args, onProgress, signal, startWorker } = await readLoad(method, model, options);
     if (signal?.aborted) throw aborted(signal);
-    const engine = new Engine(args, onProgress, spawn);
+    const engine = new Engine(args, onProgress, startWorker);
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
@@ -313,10 +313,10 @@ export class Engine {
 
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
   async #start(method: "load" | "inspect" = "load") {
-    const { args, onProgress, spawn } = this.#load;
-    const worker = spawn((message) => this.#worker === worker && this.#stop(failure("internal", message)));
+    const { args, onProgress, startWorker } = this.#load;
+    const worker = startWorker((message) => this.#worker === worker && this.#stop(failure("internal", message)));
     this.#worker = worker;
-    worker.onmessage = ({ data }) => this.#hear(data);
+    worker.onmessage = ({ data }) => this.#receive(data);
     try {
       this.#info = (await this.#send(method, args, onProgress).result) as any;
     } catch (error) {
@@ -360,13 +360,13 @@ export class Engine {
     this.#worker?.postMessage({ type: "abort", id }, []);
     // The worker answers in this order.
     const [running] = this.#calls.keys();
-    if (id !== running) this.#hear({ type: "error", id, error: aborted() });
+    if (id !== running) this.#receive({ type: "error", id, error: aborted() });
   }
 
-  #hear(message: FromWorker) {
+  #receive(message: FromWorker) {
     if (message.type === "fatal") return this.#stop(new ForetokenError(message.error));
-    if (message.type === "hire") return this.#hire(message.id);
-    if (message.type === "dismiss") return this.#dismiss(message.id);
+    if (message.type === "start_worker") return this.#startWorker(message.id);
+    if (message.type === "end_worker") return this.#endWorker(message.id);
     const call = this.#calls.get(message.id);
     if (!call) return;
     if (message.type === "event") return call.onEvent(message.event);
@@ -375,38 +375,38 @@ export class Engine {
     const { signal, method } = call;
     const error = new ForetokenError(message.error, signal?.aborted ? { cause: signal.reason } : undefined);
     if ((error.detail as any)?.option !== "options") return call.reject(error);
-    const refused = import("./trouble.js").then(
+    const refused = import("./error-hints.js").then(
       ({ suggest }) => suggest(error, method),
       () => error,
     );
     refused.then(call.reject as any);
   }
 
-  /** Starts a worker for a target and brings it together with the one that asked for it. */
-  #hire(id: number) {
-    const asking = this.#worker as Spawned;
-    const failed = (reason: string) => asking.postMessage({ type: "not_hired", id, reason }, []);
+  /** Starts another worker and connects it with the one that requested it. */
+  #startWorker(id: number) {
+    const asking = this.#worker as WorkerHandle;
+    const failed = (reason: string) => asking.postMessage({ type: "worker_failed", id, reason }, []);
     const { port1, port2 } = new MessageChannel();
-    asking.postMessage({ type: "hired", id, port: port1 }, [port1]);
+    asking.postMessage({ type: "worker_started", id, port: port1 }, [port1]);
     try {
-      const worker = this.#load.spawn(failed);
+      const worker = this.#load.startWorker(failed);
       worker.postMessage({ type: "serve", port: port2 }, [port2]);
-      this.#hired.set(id, worker);
+      this.#moreWorkers.set(id, worker);
     } catch ({ message }) {
       failed(message);
     }
   }
 
-  #dismiss(id: number) {
-    this.#hired.get(id)?.terminate();
-    this.#hired.delete(id);
+  #endWorker(id: number) {
+    this.#moreWorkers.get(id)?.terminate();
+    this.#moreWorkers.delete(id);
   }
 
   /** Ends the workers; what waits for them rejects. The next call starts another, unless the engine was disposed of. */
   #stop(reason: ForetokenError) {
     this.#worker?.terminate();
     this.#worker = null;
-    for (const id of [...this.#hired.keys()]) this.#dismiss(id);
+    for (const id of [...this.#moreWorkers.keys()]) this.#endWorker(id);
     const calls = [...this.#calls.values()];
     this.#calls.clear();
     for (const { reject } of calls) reject(reason);

@@ -2,7 +2,7 @@
 import { Cache } from "./cache.js";
 import { isFailure } from "./error.js";
 import { transport } from "./http.js";
-import { openFiles } from "./hub.js";
+import { openFiles } from "./model-files.js";
 import type { Failure, Loading } from "./protocol.js";
 
 /** Seconds after which `auto` takes the CPU instead of an adapter that does not come. */

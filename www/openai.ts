@@ -2,12 +2,12 @@
 import { draws } from "./chat.js";
 import { aborted, badOption, failure } from "./error.js";
 import { ask, retryAfter } from "./http.js";
-import { place } from "./spawn.js";
+import { platform } from "./start-worker.js";
 import type { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, RequestOptions } from "./chat.js";
 import type { ErrorCode } from "./error.js";
 import type { ToWorker } from "./protocol.js";
-import type { Spawned } from "./spawn.js";
+import type { WorkerHandle } from "./start-worker.js";
 
 /** Options that say how a text is computed, not which. */
 const NO_PART = [
@@ -104,7 +104,7 @@ export class OpenAI {
     this.model = model;
     this.#key = api_key ?? "";
     try {
-      const { origin, pathname } = new URL(address, place.base());
+      const { origin, pathname } = new URL(address, platform.base());
       // Of a host alone, what is usual.
       this.url = `${origin}${pathname === "/" ? "/v1" : pathname.replace(/\/$/, "")}`;
     } catch {
@@ -259,7 +259,7 @@ export class OpenAI {
   }
 
   /** In a worker's place. */
-  connect(): Spawned {
+  connect(): WorkerHandle {
     this.#closing = new AbortController();
     const running: Map<number, AbortController> = new Map();
     const answer = async ({ id, method, args }: Extract<ToWorker, { type: "call" }>, tell: (event: any) => void): Promise<unknown> => {
@@ -268,7 +268,7 @@ export class OpenAI {
       if (method === "generate") return this.#generate(args as any, tell, signal);
       throw badOption("model", this.model, `for ${method}: a model on this device`);
     };
-    const port: Spawned = {
+    const port: WorkerHandle = {
       onmessage: null,
       postMessage(message) {
         if (message.type === "abort") running.get(message.id)?.abort();

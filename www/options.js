@@ -1,6 +1,6 @@
 /** Options of a page that the page itself reads; the engine's module reads the others. */
 import { aborted, badOption, onDemand } from "./error.js";
-import { place, spawn } from "./spawn.js";
+import { platform, startWorker } from "./start-worker.js";
 
 /**
  * @import { LoadOptions, Model, Server } from "./api.js"
@@ -21,7 +21,7 @@ export async function readLoad(method, model, options) {
     endpoint,
     revision,
     token,
-    cache = place.cache,
+    cache = platform.cache,
     persist = false,
     shared = false,
     worker,
@@ -32,11 +32,11 @@ export async function readLoad(method, model, options) {
   // The browser may refuse, or ask the user; nothing waits for it.
   const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
   if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
-  const base = place.base();
+  const base = platform.base();
   const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
-  const inPage = place.spawn === spawn;
-  if (method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu) throw (await onDemand(import("./trouble.js"))).noGpu();
+  const inPage = platform.startWorker === startWorker;
+  if (method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu) throw (await onDemand(import("./error-hints.js"))).noGpu();
   const isAlone = shared && inPage && typeof worker !== "function" && (!globalThis.SharedWorker || globalThis.origin === "null");
   /** @type {Loading} */
   const args = {
@@ -50,8 +50,8 @@ export async function readLoad(method, model, options) {
     options: rest,
   };
   const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-  const shareName = shared && !isAlone ? (await onDemand(import("./shared.js"))).sharedName(args) : undefined;
-  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
+  const shareName = shared && !isAlone ? (await onDemand(import("./shared-name.js"))).sharedName(args) : undefined;
+  return { args, onProgress, signal, startWorker: (/** @type {(reason: string) => void} */ failed) => platform.startWorker(where, shareName, failed) };
 }
 
 /** The load options that the engine's module does not see, with their types; null: the type is checked elsewhere. */
@@ -108,5 +108,5 @@ function portable(option, model) {
   const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
   const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
   if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
-  return typeof files === "string" ? place.path(files) : files;
+  return typeof files === "string" ? platform.path(files) : files;
 }

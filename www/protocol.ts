@@ -1,5 +1,5 @@
 // What a page and its workers say to each other: plain objects, whose `type` says which they are.
-import type { Work } from "./crew.js";
+import type { InstanceLoad } from "./instance-workers.js";
 import type { ErrorCode } from "./error.js";
 import type { ToolFormat } from "./tools.js";
 import type {
@@ -65,8 +65,8 @@ export type ToWorker =
   | { type: "abort"; id: number }
   /** of a worker that several pages share: the page is there for as long as it holds this lock */
   | { type: "join"; lock: string }
-  | { type: "hired"; id: number; port: MessagePort }
-  | { type: "not_hired"; id: number; reason: string }
+  | { type: "worker_started"; id: number; port: MessagePort }
+  | { type: "worker_failed"; id: number; reason: string }
   /** the worker has a target from now on, and gets the rest through this port */
   | { type: "serve"; port: MessagePort };
 
@@ -77,28 +77,28 @@ export type FromWorker =
   /** nothing works in there any more */
   | { type: "fatal"; error: Failure }
   /** asks for another worker */
-  | { type: "hire"; id: number }
-  | { type: "dismiss"; id: number };
+  | { type: "start_worker"; id: number }
+  | { type: "end_worker"; id: number };
 
 /** of a worker that pages share: it is there for as long as it holds this lock */
 export type FromShared = FromWorker | { type: "joined"; lock: string };
 
 /** what the worker that writes a text says to those that have a target, or the draft model, each */
-export type ToMember =
-  | { type: "load"; load: Work & { lock: string } }
+export type ToInstance =
+  | { type: "load"; load: InstanceLoad & { lock: string } }
   | { type: "order"; order: object }
   | { type: "counters" }
   /** has rows of matrices from now on, and answers in this memory alone */
   | { type: "share"; buffer: SharedArrayBuffer; module: WebAssembly.Module };
 
-export type FromMember =
+export type FromInstance =
   /** it reads messages; sent first */
   | { type: "listening" }
   /** it holds its lock now */
-  | { type: "here" }
+  | { type: "started" }
   | { type: "progress"; progress: Progress }
   | { type: "ready"; device: DeviceInfo; memory: object }
-  | { type: "told"; text: number | null; report: any }
+  | { type: "report"; text: number | null; report: any }
   | { type: "counters"; counters: Counters }
   | { type: "error"; error: Failure }
   | { type: "fatal"; error: Failure };

@@ -3,9 +3,9 @@
  * protocol.ts describes their messages.
  *
  * For several targets it asks the page for more workers of this kind, which instance.ts describes. They report through their port,
- * from crew.ts.
+ * from instance-workers.ts.
  */
-import { Crew, type Hired } from "./crew.js";
+import { InstanceWorkers, type StartedWorker } from "./instance-workers.js";
 import { withoutQuery } from "./cache.js";
 import { aborted, badOption, failure } from "./error.js";
 import init, { connect, inspect, load, loadParallel } from "./foretoken.js";
@@ -13,9 +13,9 @@ import initGrammars, { Grammars } from "./grammar.js";
 import { transport } from "./http.js";
 import { orders, work } from "./instance.js";
 import type { FromShared, FromWorker, Loaded, Method, Methods, ToWorker } from "./protocol.js";
-import { restore as restoreChat, save as saveChat } from "./saved.js";
+import { restore as restoreChat, save as saveChat } from "./saved-chats.js";
 import { adapterName, explain, findAdapter, opening, rising } from "./loading.js";
-import { Team } from "./team.js";
+import { Threads } from "./threads.js";
 
 /** The shortest module with an instruction of relaxed SIMD. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
@@ -50,7 +50,7 @@ async function begin<T>(init: (from: { module_or_path: string | URL }) => Promis
 
 let session: import("./foretoken.js").Session;
 /** The workers that have the targets, where there are several. */
-let crew: Crew | null = null;
+let instances: InstanceWorkers | null = null;
 let memory: WebAssembly.Memory;
 /** The answer to all pages that ask for the same models. */
 let loaded: Loaded | null = null;
@@ -60,35 +60,35 @@ const watching: Set<(event: unknown) => void> = new Set();
 let warnings: string[] = [];
 const warn = (text: string) => void warnings.push(text);
 /** Workers that the page was asked for. */
-const hiring: Map<number, (answer: Extract<ToWorker, { type: "hired" | "not_hired" }>) => void> = new Map();
-let hires = 0;
+const requested: Map<number, (answer: Extract<ToWorker, { type: "worker_started" | "worker_failed" }>) => void> = new Map();
+let requests = 0;
 
 /** Asks the page for a worker. Rejects when it cannot be started. */
-function hire(): Promise<Hired> {
-  const id = hires++;
-  say({ type: "hire", id });
+function requestWorker(): Promise<StartedWorker> {
+  const id = requests++;
+  send({ type: "start_worker", id });
   return new Promise((resolve, reject) => {
     let fail: (reason: string) => void;
     const failed = new Promise<string>((resolve) => (fail = resolve));
-    const dismiss = () => {
-      say({ type: "dismiss", id });
-      hiring.delete(id);
+    const terminate = () => {
+      send({ type: "end_worker", id });
+      requested.delete(id);
     };
     failed.then((reason) => {
-      dismiss();
+      terminate();
       reject(failure("internal", reason));
     });
-    hiring.set(id, (answer) => {
-      if (answer.type === "not_hired") return fail(answer.reason);
+    requested.set(id, (answer) => {
+      if (answer.type === "worker_failed") return fail(answer.reason);
       const { port } = answer;
       // Firefox loses shared memory that is sent to a port on its way to a worker, so the worker speaks first.
-      port.onmessage = () => resolve({ port, dismiss, failed });
+      port.onmessage = () => resolve({ port, terminate, failed });
     });
   });
 }
 
 /** Threads with a share of what the CPU computes. */
-const team = () => new Team(hire, (init as any).__wbindgen_wasm_module, warn);
+const threads = () => new Threads(requestWorker, (init as any).__wbindgen_wasm_module, warn);
 
 /** True if the session knows grammars. */
 let hasGrammars = false;
@@ -110,7 +110,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     ({ memory } = await start(wasm, options));
     warnings = [...given];
     hasGrammars = false;
-    crew = null;
+    instances = null;
     const isParallel = !server && (options.sp_degree > 1 || (assistant && options.draft_device === "cpu"));
     if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
     // Several workers read the same file, each from its beginning.
@@ -118,10 +118,10 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     const { open, upload, done } = opening({ hub, base }, { emit, signal, warn });
     const assisting = assistant ? open(assistant, "assistant") : undefined;
     const files = open(model, "target");
-    if (isParallel) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
+    if (isParallel) instances = new InstanceWorkers({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, requestWorker, emit);
     try {
       if (server) session = await connect(transport, server, files, assisting, options, upload);
-      else session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, team(), options, upload));
+      else session = await (instances ? loadParallel(files, assisting, instances, options) : load(files, assisting, threads(), options, upload));
     } finally {
       files.close?.();
       assisting?.close?.();
@@ -129,7 +129,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
+    loaded = { device, memory: instances?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
     return loaded;
   },
 
@@ -203,7 +203,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
   },
 
   async counters() {
-    return crew?.counters() ?? session.counters();
+    return instances?.counters() ?? session.counters();
   },
 };
 
@@ -221,7 +221,7 @@ async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Pr
 let held: Promise<string> | undefined;
 
 /** The page whose worker this is. */
-const say = (message: FromWorker) => globalThis.postMessage(message);
+const send = (message: FromWorker) => globalThis.postMessage(message);
 
 /** A page that asks, and its calls that were not answered yet. */
 class Client {
@@ -229,42 +229,42 @@ class Client {
   /** The call that is worked on, if it is one of these. */
   #current = -1;
 
-  declare say: (message: FromShared) => void;
+  declare send: (message: FromShared) => void;
 
-  constructor(say: (message: FromShared) => void) {
-    this.say = say;
+  constructor(send: (message: FromShared) => void) {
+    this.send = send;
   }
 
-  hear(message: ToWorker) {
+  receive(message: ToWorker) {
     if (message.type === "call") this.#call(message);
     if (message.type === "abort") this.#abort(message.id);
     if (message.type === "join") this.#join(message.lock);
     if (message.type === "serve") work(message.port, start);
-    if (message.type === "hired" || message.type === "not_hired") hiring.get(message.id)?.(message);
+    if (message.type === "worker_started" || message.type === "worker_failed") requested.get(message.id)?.(message);
   }
 
   #call({ id, method, args }: Extract<ToWorker, { type: "call" }>) {
     const control = new AbortController();
     this.#calls.set(id, control);
-    const tell = (event: unknown) => this.say({ type: "event", id, event });
+    const report = (event: unknown) => this.send({ type: "event", id, event });
     const isLoad = method === "load";
-    if (isLoad) watching.add(tell);
-    const emit = isLoad ? (event: unknown) => watching.forEach((tell) => tell(event)) : tell;
+    if (isLoad) watching.add(report);
+    const emit = isLoad ? (event: unknown) => watching.forEach((report) => report(event)) : report;
     queue = queue.then(async () => {
       // What was taken back while it waited has had its answer.
       if (this.#calls.has(id)) await this.#answer(id, () => methods[method](args as any, { emit, signal: control.signal }));
-      watching.delete(tell);
+      watching.delete(report);
     });
   }
 
   async #answer(id: number, work: () => Promise<any>) {
     this.#current = id;
     try {
-      this.say({ type: "result", id, result: await work() });
+      this.send({ type: "result", id, result: await work() });
     } catch (error) {
       // Nothing in the module may be called after a trap.
       if (error instanceof WebAssembly.RuntimeError) die(error);
-      else this.say({ type: "error", id, error: explain(error) });
+      else this.send({ type: "error", id, error: explain(error) });
     }
     this.#current = -1;
     this.#calls.delete(id);
@@ -273,7 +273,7 @@ class Client {
   #abort(id: number) {
     this.#calls.get(id)?.abort();
     if (id === this.#current || !this.#calls.delete(id)) return;
-    this.say({ type: "error", id, error: explain(aborted()) });
+    this.send({ type: "error", id, error: explain(aborted()) });
   }
 
   /** @param lock that the page holds */
@@ -283,7 +283,7 @@ class Client {
       const lock = `foretoken/shared/${crypto.randomUUID()}`;
       navigator.locks.request(lock, () => new Promise(() => held(lock)));
     });
-    held.then((lock) => this.say({ type: "joined", lock }));
+    held.then((lock) => this.send({ type: "joined", lock }));
   }
 
   /** The page is gone, and what it asked for is not needed. */
@@ -302,15 +302,15 @@ class Client {
 /** The pages that share this worker. */
 const clients: Set<Client> = new Set();
 
-function attend(port: { postMessage: (message: FromShared) => void; onmessage: any }) {
+function addClient(port: { postMessage: (message: FromShared) => void; onmessage: any }) {
   const client = new Client((message) => port.postMessage(message));
   clients.add(client);
-  port.onmessage = ({ data }: { data: ToWorker }) => client.hear(data);
+  port.onmessage = ({ data }: { data: ToWorker }) => client.receive(data);
 }
 
 // Only a SharedWorker has it.
-if ("onconnect" in globalThis) addEventListener("connect", ({ ports }: any) => attend(ports[0]));
-else attend(globalThis as any);
+if ("onconnect" in globalThis) addEventListener("connect", ({ ports }: any) => addClient(ports[0]));
+else addClient(globalThis as any);
 
 // After a panic the promise of the call that caused it never settles; what is thrown arrives here.
 addEventListener("error", (event) => {
@@ -323,7 +323,7 @@ function die(reason: unknown) {
   const message: Extract<FromWorker, { type: "fatal" }> = { type: "fatal", error: explain(reason) };
   const port = orders();
   if (port) return port.postMessage(message);
-  for (const client of clients) client.say(message);
+  for (const client of clients) client.send(message);
   // The next page that asks gets another one, under another name.
   if ("onconnect" in globalThis) close();
 }

@@ -8,7 +8,7 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The workers (www/team.ts).
+    /// The workers (www/threads.ts).
     #[wasm_bindgen(js_name = Team)]
     pub type JsTeam;
 

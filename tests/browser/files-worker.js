@@ -1,8 +1,8 @@
 // Reads models as the engine's worker does, without the engine, and looks into what is kept of them.
 import { Cache } from "/cache.js";
-import { openFiles } from "/hub.js";
-import { listModels as list, removeModel as remove } from "/kept.js";
-import { patience } from "/transfer.js";
+import { openFiles } from "/model-files.js";
+import { listModels as list, removeModel as remove } from "/storage.js";
+import { patience } from "/downloader.js";
 
 const control = new AbortController();
 const warnings = [];

@@ -1,7 +1,7 @@
 /** Lists and deletes what the browser keeps: models and conversations. It is imported when a page asks. */
 import { ROOT, lockName, withoutQuery } from "./cache.js";
-import { locked, on, stored } from "./saved.js";
-import { SEAL, entries, openRoot, readMeta, removeFrom } from "./sealed.js";
+import { inChatsFolder, locked, withChat } from "./saved-chats.js";
+import { SEAL, entries, openRoot, readMeta, removeFrom } from "./opfs.js";
 
 /** `model` and `url`: without a query; `bytes`: on disk; `complete`: whether all of each file that was begun is here */
 export type CachedModelInfo = { model: string; url: string; bytes: number; complete: boolean };
@@ -55,7 +55,7 @@ async function models() {
 
 /** The conversations that are saved here. */
 export const listChats = (): Promise<SavedChatInfo[]> =>
-  stored(async (root) => {
+  inChatsFolder(async (root) => {
     const describe = async (key: string, folder: FileSystemDirectoryHandle) => {
       const meta = await readMeta(folder);
       // A save was cut off before it was complete.
@@ -67,4 +67,4 @@ export const listChats = (): Promise<SavedChatInfo[]> =>
   });
 
 /** Returns true if there was one, which is gone now. */
-export const removeChat = (name: string): Promise<boolean> => on(name, "exclusive", removeFrom);
+export const removeChat = (name: string): Promise<boolean> => withChat(name, "exclusive", removeFrom);

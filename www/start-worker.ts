@@ -3,7 +3,7 @@ import { failure, isFailure } from "./error.js";
 import type { FromShared, FromWorker, ToWorker } from "./protocol.js";
 
 /** a worker as the engine uses it */
-export type Spawned = {
+export type WorkerHandle = {
   postMessage: (message: ToWorker, transfer: Transferable[]) => void;
   /** of one that is shared: leaves it */
   terminate: () => void;
@@ -11,15 +11,15 @@ export type Spawned = {
 };
 
 /** Settings that differ outside of pages; node.ts sets them for Node. */
-export const place: { spawn: typeof spawn; base: () => string | undefined; path: (model: string) => string; cache: boolean } = {
-  spawn,
+export const platform: { startWorker: typeof startWorker; base: () => string | undefined; path: (model: string) => string; cache: boolean } = {
+  startWorker,
   base: () => globalThis.document?.baseURI ?? globalThis.location?.href,
   path: (model) => model,
   cache: true,
 };
 
 /** The address of worker.js where no bundler was: those leave another name, or that of a file on the disk of who built. */
-const BESIDE = /^(?!file:).*\/(?=spawn\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
+const BESIDE = /^(?!file:).*\/(?=start-worker\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
 
 let policy: { createScriptURL: (address: string) => any } | undefined;
 
@@ -47,18 +47,18 @@ const breakdowns: Map<string, number> = new Map();
  * @param name pages that give the same one share the worker
  * @param failed is called if it could not be started after all
  */
-export function spawn(
+export function startWorker(
   where: string | ((name?: string) => Worker | SharedWorker) | undefined,
   name: string | undefined,
   failed: (reason: string) => void,
-): Spawned {
+): WorkerHandle {
   const broken = breakdowns.get(name ?? "") ?? 0;
   const called = broken ? `${name} ${broken}` : name;
   try {
-    const worker = typeof where === "function" ? where(called) : start(where, called);
+    const worker = typeof where === "function" ? where(called) : construct(where, called);
     worker.onerror = async (event: any) => {
       event.preventDefault();
-      const reason = event.message || import("./trouble.js").then(({ unreachable }) => unreachable(where ?? BESIDE));
+      const reason = event.message || import("./error-hints.js").then(({ unreachable }) => unreachable(where ?? BESIDE));
       failed(await Promise.resolve(reason).catch(() => "the worker could not be started"));
     };
     if (!("port" in worker)) return worker;
@@ -71,7 +71,7 @@ export function spawn(
   }
 }
 
-function start(where: string | undefined, name?: string) {
+function construct(where: string | undefined, name?: string) {
   const address = where ?? BESIDE;
   if (!address) {
     // Bundlers look for these words.
@@ -101,7 +101,7 @@ function bootstrap(address: string) {
 }
 
 /** A worker that other pages use too. */
-function join({ port }: SharedWorker, broke: () => void, failed: (reason: string) => void): Spawned {
+function join({ port }: SharedWorker, broke: () => void, failed: (reason: string) => void): WorkerHandle {
   const lock = `foretoken/page/${crypto.randomUUID()}`;
   const leaving = new AbortController();
   const gone = new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
@@ -116,7 +116,7 @@ function join({ port }: SharedWorker, broke: () => void, failed: (reason: string
       leaving.abort();
       port.onmessage = null;
     },
-    set onmessage(hear: (event: MessageEvent<FromWorker>) => void) {
+    set onmessage(receive: (event: MessageEvent<FromWorker>) => void) {
       const died = () => {
         broke();
         failed("the worker that pages share ended without a word");
@@ -125,7 +125,7 @@ function join({ port }: SharedWorker, broke: () => void, failed: (reason: string
         const { data } = event;
         if (data.type === "fatal") broke();
         if (data.type === "joined") navigator.locks.request(data.lock, { signal: leaving.signal }, died).catch(() => {});
-        else hear(event as MessageEvent<FromWorker>);
+        else receive(event as MessageEvent<FromWorker>);
       };
     },
   };

@@ -5,51 +5,55 @@
 import { failure } from "./error.js";
 import { Queue } from "./queue.js";
 import type { Counters } from "./api.js";
-import type { FromMember, Loading, Source, ToMember } from "./protocol.js";
-export type Work = Omit<Loading, "assistant" | "warnings"> & { index: number; context?: number };
+import type { FromInstance, Loading, Source, ToInstance } from "./protocol.js";
+export type InstanceLoad = Omit<Loading, "assistant" | "warnings"> & { index: number; context?: number };
 
 /** a worker that the page started */
-export type Hired = {
+export type StartedWorker = {
   port: MessagePort;
   /** ends it */
-  dismiss: () => void;
+  terminate: () => void;
   /** fulfils with the reason when it could not be started */
   failed: Promise<string>;
 };
 
 /** An instance, and the worker that has it. */
-class Member {
+class Instance {
   /** It is being set up. */
   starting = false;
   /** It did something since it was set up. */
-  proven = true;
+  hasReported = true;
   /** what it found when it had loaded: `{device, memory}` */
   found: any = null;
-  #hired: Hired | null = null;
-  #asking: ((counters: Counters | null) => void)[] = [];
+  #worker: StartedWorker | null = null;
+  #counting: ((counters: Counters | null) => void)[] = [];
 
-  declare work: Work;
-  declare hire: () => Promise<Hired>;
-  declare hear: { progress: (event: any) => void; told: (told: any) => void; died: (reason: string) => void };
+  declare work: InstanceLoad;
+  declare requestWorker: () => Promise<StartedWorker>;
+  declare callbacks: { progress: (event: any) => void; report: (report: any) => void; died: (reason: string) => void };
 
   /** @param work what its worker has to load; with a `context`, the draft model */
-  constructor(work: Work, hire: () => Promise<Hired>, hear: { progress: (event: any) => void; told: (told: any) => void; died: (reason: string) => void }) {
+  constructor(
+    work: InstanceLoad,
+    requestWorker: () => Promise<StartedWorker>,
+    callbacks: { progress: (event: any) => void; report: (report: any) => void; died: (reason: string) => void },
+  ) {
     this.work = work;
-    this.hire = hire;
-    this.hear = hear;
+    this.requestWorker = requestWorker;
+    this.callbacks = callbacks;
   }
 
-  get isHere() {
-    return this.#hired !== null;
+  get isRunning() {
+    return this.#worker !== null;
   }
 
   /** Sets it up in a new worker; rejects with what the worker throws. */
   async start() {
     this.starting = true;
     try {
-      const hired = await this.hire();
-      await this.#load(hired).catch((error) => {
-        hired.dismiss();
+      const worker = await this.requestWorker();
+      await this.#load(worker).catch((error) => {
+        worker.terminate();
         throw error;
       });
     } finally {
@@ -57,81 +61,81 @@ class Member {
     }
   }
 
-  #load(hired: Hired) {
+  #load(worker: StartedWorker) {
     const lock = `foretoken/worker/${crypto.randomUUID()}`;
     return new Promise((resolve, reject) => {
       const gone = (reason: string) => {
         reject(failure("internal", `a worker died: ${reason}`));
-        this.#lose(hired, reason);
+        this.#lose(worker, reason);
       };
-      hired.failed.then(gone);
-      hired.port.onmessage = ({ data }: { data: FromMember }) => {
+      worker.failed.then(gone);
+      worker.port.onmessage = ({ data }: { data: FromInstance }) => {
         // Whatever ends a worker frees its locks: a crash, want of memory, a page that closes it.
-        if (data.type === "here") navigator.locks.request(lock, () => gone("it ended without a word"));
-        if (data.type === "progress") this.hear.progress(data.progress);
-        if (data.type === "told") this.hear.told({ text: data.text, report: data.report });
-        if (data.type === "counters") this.#asking.shift()?.(data.counters);
+        if (data.type === "started") navigator.locks.request(lock, () => gone("it ended without a word"));
+        if (data.type === "progress") this.callbacks.progress(data.progress);
+        if (data.type === "report") this.callbacks.report({ text: data.text, report: data.report });
+        if (data.type === "counters") this.#counting.shift()?.(data.counters);
         if (data.type === "fatal") gone(data.error.message);
         if (data.type === "error") reject(data.error);
         if (data.type !== "ready") return;
-        this.#hired = hired;
+        this.#worker = worker;
         this.found = { device: data.device, memory: data.memory };
         resolve(undefined);
       };
-      this.#say(hired, { type: "load", load: { ...this.work, lock } });
+      this.#send(worker, { type: "load", load: { ...this.work, lock } });
     });
   }
 
-  #say({ port }: Hired, message: ToMember) {
+  #send({ port }: StartedWorker, message: ToInstance) {
     port.postMessage(message);
   }
 
-  #lose(hired: Hired, reason: string) {
-    if (this.#hired !== hired) return;
-    hired.dismiss();
-    this.#hired = null;
-    for (const answer of this.#asking.splice(0)) answer(null);
-    this.hear.died(reason);
+  #lose(worker: StartedWorker, reason: string) {
+    if (this.#worker !== worker) return;
+    worker.terminate();
+    this.#worker = null;
+    for (const answer of this.#counting.splice(0)) answer(null);
+    this.callbacks.died(reason);
   }
 
   /** @param order lost where there is no worker */
   order(order: object) {
-    if (this.#hired) this.#say(this.#hired, { type: "order", order });
+    if (this.#worker) this.#send(this.#worker, { type: "order", order });
   }
 
   /** @returns what it asked of its device; null where there is no worker */
   async counters(): Promise<Counters | null> {
-    if (!this.#hired) return null;
-    this.#say(this.#hired, { type: "counters" });
-    return new Promise((resolve) => this.#asking.push(resolve));
+    if (!this.#worker) return null;
+    this.#send(this.#worker, { type: "counters" });
+    return new Promise((resolve) => this.#counting.push(resolve));
   }
 }
 
-/** All of them, as the engine's module wants them (src/wasm/parallel.rs: `Workers`). */
-export class Crew {
+/** All of them, as the engine's module wants them. */
+export class InstanceWorkers {
   /** that of the draft model last */
-  #members: Member[] = [];
+  #instances: Instance[] = [];
   #reports: Queue<{ text: number | null; report: object }> = new Queue();
   /** the order that began the last text */
-  #began: object | null = null;
+  #beginning: object | null = null;
 
   declare work: Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }; assistant: { model?: Source } };
-  declare hire: () => Promise<Hired>;
-  declare tell: (event: any) => void;
+  declare requestWorker: () => Promise<StartedWorker>;
+  declare onProgress: (event: any) => void;
 
   /**
    * @param work what workers have to know to load a model
-   * @param hire asks the page for a worker
-   * @param tell gets the progress of the first target and of the draft model
+   * @param requestWorker asks the page for a worker
+   * @param onProgress gets the progress of the first target and of the draft model
    */
   constructor(
     work: Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }; assistant: { model?: Source } },
-    hire: () => Promise<Hired>,
-    tell: (event: any) => void,
+    requestWorker: () => Promise<StartedWorker>,
+    onProgress: (event: any) => void,
   ) {
     this.work = work;
-    this.hire = hire;
-    this.tell = tell;
+    this.requestWorker = requestWorker;
+    this.onProgress = onProgress;
   }
 
   /**
@@ -145,44 +149,44 @@ export class Crew {
     const assisted = drafter?.start().then(
       () => null,
       ({ message }) => {
-        this.#members.pop();
+        this.#instances.pop();
         return message;
       },
     );
-    await Promise.all(targets.map((member) => member.start()));
+    await Promise.all(targets.map((instance) => instance.start()));
     return { device: targets[0].found.device, failed: (await assisted) ?? null };
   }
 
   /** @param shown whether its progress is of interest */
   #add(work: any, shown: boolean) {
-    const member: Member = new Member(work, this.hire, {
-      progress: (event) => shown && this.tell(event),
-      told: (told) => {
-        member.proven ||= !!told.report.verified;
-        this.#reports.push(told);
+    const instance: Instance = new Instance(work, this.requestWorker, {
+      progress: (event) => shown && this.onProgress(event),
+      report: (report) => {
+        instance.hasReported ||= !!report.report.verified;
+        this.#reports.push(report);
       },
-      died: (reason) => this.#died(member, reason),
+      died: (reason) => this.#died(instance, reason),
     });
-    this.#members.push(member);
-    return member;
+    this.#instances.push(instance);
+    return instance;
   }
 
-  #died(member: Member, reason: string) {
-    const { index: server, context } = member.work;
+  #died(instance: Instance, reason: string) {
+    const { index: server, context } = instance.work;
     // Between two texts nothing waits for it.
-    if (!this.#began) return;
+    if (!this.#beginning) return;
     if (context !== undefined) return this.#report({ no_drafter: { error: lost(reason) } });
-    if (!member.proven) return this.#report({ gone: { server, error: lost(reason) } });
+    if (!instance.hasReported) return this.#report({ gone: { server, error: lost(reason) } });
     this.#report({ lost: { server, reason } });
-    this.#replace(member);
+    this.#replace(instance);
   }
 
-  async #replace(member: Member) {
-    const { index: server, context } = member.work;
-    member.proven = false;
+  async #replace(instance: Instance) {
+    const { index: server, context } = instance.work;
+    instance.hasReported = false;
     try {
-      await member.start();
-      member.order(this.#began as object);
+      await instance.start();
+      instance.order(this.#beginning as object);
     } catch ({ message }) {
       this.#report(context === undefined ? { gone: { server, error: lost(message) } } : { no_drafter: { error: lost(message) } });
     }
@@ -193,19 +197,19 @@ export class Crew {
     this.#reports.push({ text: null, report });
   }
 
-  /** @param order a text begins: members without a worker get another one */
+  /** @param order a text begins: instances without a worker get another one */
   begin(order: object) {
-    this.#began = order;
+    this.#beginning = order;
     // What was said of the text before is of no interest any more, and who waited for it was left.
     this.#reports = new Queue();
-    for (const member of this.#members) {
-      if (member.isHere) member.order(order);
-      else if (!member.starting) this.#replace(member);
+    for (const instance of this.#instances) {
+      if (instance.isRunning) instance.order(order);
+      else if (!instance.starting) this.#replace(instance);
     }
   }
 
   order(to: number, order: object) {
-    this.#members[to]?.order(order);
+    this.#instances[to]?.order(order);
   }
 
   /** @param within milliseconds */
@@ -215,13 +219,13 @@ export class Crew {
 
   /** GPU memory of a target and of the draft model. */
   memory() {
-    const drafter = this.#members.find(({ work }) => work.context !== undefined);
-    return { target: this.#members[0].found.memory, draft: drafter?.found.memory ?? null };
+    const drafter = this.#instances.find(({ work }) => work.context !== undefined);
+    return { target: this.#instances[0].found.memory, draft: drafter?.found.memory ?? null };
   }
 
   /** The sums of what all of them asked of their devices. */
   async counters() {
-    const all = await Promise.all(this.#members.map((member) => member.counters()));
+    const all = await Promise.all(this.#instances.map((instance) => instance.counters()));
     const sums: Record<string, number> = {};
     for (const one of all) for (const [name, count] of Object.entries(one ?? {})) sums[name] = (sums[name] ?? 0) + count;
     return sums;

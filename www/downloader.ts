@@ -5,7 +5,7 @@ import { retryAfter, unlessSilent } from "./http.js";
 
 type DownloadProgress = { phase: "download"; model: "target" | "assistant"; file: string; loaded: number; total: number };
 
-export type TransferOptions = {
+export type DownloaderOptions = {
   /** sent along */
   headers?: Record<string, string>;
   /** which model it is, for progress */
@@ -34,7 +34,7 @@ const REFUSALS: Record<string, string> = {
 };
 
 /** The requests to one server for one model. */
-export class Transfer {
+export class Downloader {
   /** bytes here, by file */
   loaded: Map<string, number> = new Map();
   /** bytes reported, by file */
@@ -44,12 +44,12 @@ export class Transfer {
 
   declare base: string;
   declare headers: Record<string, string>;
-  declare role: TransferOptions["role"];
+  declare role: DownloaderOptions["role"];
   declare signal: AbortSignal;
-  declare onProgress: TransferOptions["onProgress"];
+  declare onProgress: DownloaderOptions["onProgress"];
 
   /** @param base the folder; its query, such as a signature, goes along with each file */
-  constructor(base: string, { headers = {}, role, signal, onProgress }: TransferOptions) {
+  constructor(base: string, { headers = {}, role, signal, onProgress }: DownloaderOptions) {
     this.base = base;
     this.headers = headers;
     this.role = role;

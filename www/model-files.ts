@@ -1,8 +1,8 @@
 /** Sources of the files of a model in a browser: a Hub id, a base URL, or files that the user picked. */
 import { type Cache, isAddress, withoutQuery } from "./cache.js";
 import { badOption, failure } from "./error.js";
-import { Remote } from "./remote.js";
-import type { TransferOptions } from "./transfer.js";
+import { ServerFiles } from "./server-files.js";
+import type { DownloaderOptions } from "./downloader.js";
 
 /** A source of model files for the engine. */
 export type Files = {
@@ -35,7 +35,7 @@ type HubOptions = {
  */
 export function openFiles(
   model: string | URL | File[] | FileSystemDirectoryHandle,
-  options: HubOptions & TransferOptions & { base?: string; cache?: Cache },
+  options: HubOptions & DownloaderOptions & { base?: string; cache?: Cache },
 ): Files {
   if (Array.isArray(model)) return new PickedFiles(model);
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
@@ -47,7 +47,7 @@ export function openFiles(
     const only = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];
     if (only) folder.pathname = folder.pathname.slice(0, -only.length);
     else if (!folder.pathname.endsWith("/")) folder.pathname += "/";
-    return new Remote(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
+    return new ServerFiles(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
   }
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
@@ -56,7 +56,7 @@ export function openFiles(
   // A whole commit id names the same bytes for ever.
   const pinned = /^[0-9a-f]{40}$/.test(revision);
   const listing = `${hub}/api/models/${text}/revision/${commit}`;
-  return new Remote(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
+  return new ServerFiles(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
 }
 
 class PickedFiles implements Files {

@@ -6,10 +6,10 @@
 import { CHUNK, type Cache, type CachedFile, withoutQuery } from "./cache.js";
 import { type Chunk, DiskChunk, Memory, MemoryChunk } from "./chunks.js";
 import { aborted, failure, isFailure } from "./error.js";
-import type { Files } from "./hub.js";
-import { Transfer, type TransferOptions, chunkLength, describe, discard } from "./transfer.js";
+import type { Files } from "./model-files.js";
+import { Downloader, type DownloaderOptions, chunkLength, describe, discard } from "./downloader.js";
 
-type RemoteFile = {
+type ServerFile = {
   total: number;
   version: string | null;
   chunks: Map<number, Promise<Chunk>>;
@@ -29,10 +29,10 @@ const AHEAD = 3;
 /** A server that takes longer to say whether a cached file is still the same counts as out of reach. */
 const PATIENCE = 5000;
 
-export class Remote implements Files {
-  opened: Map<string, Promise<RemoteFile | null>> = new Map();
+export class ServerFiles implements Files {
+  opened: Map<string, Promise<ServerFile | null>> = new Map();
   /** True if the server was out of reach while the cache could do without it. */
-  away = false;
+  isUnreachable = false;
   model: ReturnType<Cache["model"]> | undefined;
   memory = new Memory();
 
@@ -41,9 +41,9 @@ export class Remote implements Files {
   declare cache: Cache | undefined;
   declare pinned: boolean;
   declare only: string | undefined;
-  declare listing: Transfer | null;
+  declare listing: Downloader | null;
   declare signal: AbortSignal;
-  declare transfer: Transfer;
+  declare downloader: Downloader;
 
   /**
    * @param base the folder
@@ -53,16 +53,16 @@ export class Remote implements Files {
   constructor(
     name: string,
     base: string,
-    { cache, pinned = false, listing, only, ...options }: TransferOptions & { cache?: Cache; pinned?: boolean; listing?: string; only?: string },
+    { cache, pinned = false, listing, only, ...options }: DownloaderOptions & { cache?: Cache; pinned?: boolean; listing?: string; only?: string },
   ) {
     this.name = name;
     this.url = withoutQuery(base);
     this.cache = cache;
     this.pinned = pinned;
     this.only = only;
-    this.listing = listing ? new Transfer(listing, options) : null;
+    this.listing = listing ? new Downloader(listing, options) : null;
     this.signal = options.signal;
-    this.transfer = new Transfer(base, options);
+    this.downloader = new Downloader(base, options);
   }
 
   /** The names of its files; none where the server cannot be asked for them. */
@@ -77,8 +77,8 @@ export class Remote implements Files {
         throw error;
       });
     try {
-      const late = (error: unknown) => Promise.reject(this.away ? failure("network", "no answer") : error);
-      const told = await listing.retry("", () => (names.length ? this.soon(ask).catch(late) : ask(this.signal)));
+      const late = (error: unknown) => Promise.reject(this.isUnreachable ? failure("network", "no answer") : error);
+      const told = await listing.retry("", () => (names.length ? this.withinPatience(ask).catch(late) : ask(this.signal)));
       if (!Array.isArray(told?.siblings)) return names;
       return told.siblings.map((file: any) => String(file?.rfilename));
     } catch (error) {
@@ -146,19 +146,19 @@ export class Remote implements Files {
     return opened;
   }
 
-  async first(file: string): Promise<RemoteFile | null> {
+  async first(file: string): Promise<ServerFile | null> {
     // Names of shards come from a file of the model.
     if (file.split("/").some((part) => ["", ".", ".."].includes(part))) {
       throw failure("not-found", `${this.name}: ${file} is no name inside the model's folder`, { path: this.url + file });
     }
     const kept = (await this.kept())?.file(file) ?? null;
-    return kept ? this.alone(kept, 0, () => this.resume(file, kept)) : this.begin(file, null);
+    return kept ? this.locked(kept, 0, () => this.resume(file, kept)) : this.begin(file, null);
   }
 
-  async resume(file: string, kept: CachedFile): Promise<RemoteFile | null> {
+  async resume(file: string, kept: CachedFile): Promise<ServerFile | null> {
     const known = await kept.known();
     if (!known) return this.begin(file, kept);
-    const now = this.pinned || this.away ? null : await this.ask(file, known.absent);
+    const now = this.pinned || this.isUnreachable ? null : await this.ask(file, known.absent);
     if (now && !now.absent) {
       // Where the server names no version, anything may have changed.
       const same = now.version !== null && now.version === known.version && [known.total, null].includes(now.total);
@@ -170,7 +170,7 @@ export class Remote implements Files {
     const { total, version } = known;
     const counted = await kept.indices();
     const here = [...counted].map((index) => chunkLength(total, index));
-    for (const bytes of here) this.transfer.report(file, bytes, total);
+    for (const bytes of here) this.downloader.report(file, bytes, total);
     const missing = here.reduce((missing, bytes) => missing - bytes, total);
     await kept.expect(missing);
     return { total, version, chunks: new Map(), coming: new Set(), counted, kept, ranged: true, missing };
@@ -182,8 +182,8 @@ export class Remote implements Files {
    */
   async ask(file: string, absent: boolean) {
     try {
-      return await this.soon(async (signal) => {
-        const response = await this.transfer.fetch(file, 0, 1, signal);
+      return await this.withinPatience(async (signal) => {
+        const response = await this.downloader.fetch(file, 0, 1, signal);
         const now = describe(response);
         // A page instead of a file that was there is that of a hotel's network.
         if (now.absent && response.ok && !absent) throw new Error("a page came");
@@ -192,17 +192,17 @@ export class Remote implements Files {
     } catch (error) {
       if (this.signal.aborted) throw aborted();
       if (isFailure(error)) throw error;
-      this.away = true;
+      this.isUnreachable = true;
       return null;
     }
   }
 
-  /** Aborts the request after {@link PATIENCE}: the server is away then. */
-  async soon<T>(request: (signal: AbortSignal) => Promise<T>) {
+  /** Aborts the request after {@link PATIENCE}: the server is unreachable then. */
+  async withinPatience<T>(request: (signal: AbortSignal) => Promise<T>) {
     const patience = new AbortController();
     const stop = () => patience.abort();
     const timer = setTimeout(() => {
-      this.away = true;
+      this.isUnreachable = true;
       stop();
     }, PATIENCE);
     this.signal.addEventListener("abort", stop);
@@ -216,20 +216,20 @@ export class Remote implements Files {
   }
 
   /** The first request gives the size and brings the first chunk, which for small files is all. */
-  begin(file: string, kept: CachedFile | null): Promise<RemoteFile | null> {
+  begin(file: string, kept: CachedFile | null): Promise<ServerFile | null> {
     let tries = 0;
-    return this.transfer.retry(file, async () => {
+    return this.downloader.retry(file, async () => {
       // Some servers send parts of a compressed file, which no browser can unpack: once it is asked for as a whole.
-      let response = await this.transfer.fetch(file, 0, ++tries === 3 ? undefined : CHUNK);
+      let response = await this.downloader.fetch(file, 0, ++tries === 3 ? undefined : CHUNK);
       const { absent, total, version } = describe(response);
       if (absent || total === 0) discard(response);
       if (absent) {
         await kept?.mark(true);
         return null;
       }
-      const opened: RemoteFile = { total: total ?? 0, version, chunks: new Map(), coming: new Set(), counted: new Set(), kept, ranged: total !== null };
+      const opened: ServerFile = { total: total ?? 0, version, chunks: new Map(), coming: new Set(), counted: new Set(), kept, ranged: total !== null };
       if (opened.ranged) {
-        const bytes = total ? await this.transfer.chunk(file, response, 0, total) : null;
+        const bytes = total ? await this.downloader.chunk(file, response, 0, total) : null;
         await kept?.begin(version);
         await kept?.expect(opened.total);
         await kept?.describe({ total: opened.total });
@@ -240,7 +240,7 @@ export class Remote implements Files {
       }
       if (response.status === 206) {
         discard(response);
-        response = await this.transfer.fetch(file);
+        response = await this.downloader.fetch(file);
       }
       const chunks = await this.whole(file, opened, response);
       for (const [index, chunk] of chunks.entries()) {
@@ -252,12 +252,12 @@ export class Remote implements Files {
   }
 
   /** All chunks of a file of which no parts are to be had. */
-  async whole(file: string, opened: RemoteFile, response: Response) {
+  async whole(file: string, opened: ServerFile, response: Response) {
     const { kept, version } = opened;
     const chunks: Chunk[] = [];
     await kept?.begin(version);
     await kept?.expect(Number(response.headers.get("content-length")));
-    opened.total = await this.transfer.whole(file, response, async (bytes) => {
+    opened.total = await this.downloader.whole(file, response, async (bytes) => {
       chunks.push(await this.keep(opened, chunks.length, bytes));
     });
     await kept?.describe({ total: opened.total });
@@ -265,15 +265,15 @@ export class Remote implements Files {
   }
 
   /** Fetches such a file again. */
-  refill(file: string, opened: RemoteFile) {
+  refill(file: string, opened: ServerFile) {
     const { coming, counted, total, version } = opened;
     opened.ranged = false;
     // What is still on its way counts and is kept when it is here: only then can that be taken back.
     const all = Promise.allSettled(coming).then(() => {
-      for (const index of counted) this.transfer.report(file, -chunkLength(total, index), total, true);
+      for (const index of counted) this.downloader.report(file, -chunkLength(total, index), total, true);
       counted.clear();
-      return this.transfer.retry(file, async () => {
-        const response = await this.transfer.fetch(file);
+      return this.downloader.retry(file, async () => {
+        const response = await this.downloader.fetch(file);
         const now = describe(response);
         const same = !now.absent && now.version === version;
         const chunks = same ? await this.whole(file, opened, response) : discard(response);
@@ -293,14 +293,14 @@ export class Remote implements Files {
     }
   }
 
-  async keep({ kept, ranged }: RemoteFile, index: number, bytes: Uint8Array<ArrayBuffer>): Promise<Chunk> {
+  async keep({ kept, ranged }: ServerFile, index: number, bytes: Uint8Array<ArrayBuffer>): Promise<Chunk> {
     const blob = await kept?.put(index, bytes);
     if (blob) return new DiskChunk(blob);
     // To forget what cannot be had by part would cost more than it frees.
     return ranged ? this.memory.hold(bytes) : new MemoryChunk(bytes);
   }
 
-  async part(file: string, opened: RemoteFile, index: number, start: number, end: number) {
+  async part(file: string, opened: ServerFile, index: number, start: number, end: number) {
     for (let tries = 1; tries <= 2; tries++) {
       const chunk = this.chunk(file, opened, index);
       const bytes = await (await chunk).read(start, end);
@@ -311,7 +311,7 @@ export class Remote implements Files {
     throw failure("integrity", `${this.url}${file}: what is kept of it cannot be read: delete it, or load it without a cache`, { file });
   }
 
-  chunk(file: string, opened: RemoteFile, index: number): Promise<Chunk> {
+  chunk(file: string, opened: ServerFile, index: number): Promise<Chunk> {
     const { chunks, ranged } = opened;
     if (!chunks.has(index)) {
       if (ranged) this.set(opened, index, this.obtain(file, opened, index));
@@ -320,30 +320,30 @@ export class Remote implements Files {
     return chunks.get(index) as Promise<Chunk>;
   }
 
-  set({ chunks }: RemoteFile, index: number, chunk: Promise<Chunk>) {
+  set({ chunks }: ServerFile, index: number, chunk: Promise<Chunk>) {
     // The reader of the chunk gets its failure; a chunk ahead may never be read.
     chunk.catch(() => {});
     chunks.set(index, chunk);
   }
 
-  async obtain(file: string, opened: RemoteFile, index: number): Promise<Chunk> {
+  async obtain(file: string, opened: ServerFile, index: number): Promise<Chunk> {
     const { kept, total, coming, counted } = opened;
     const bytes = chunkLength(total, index);
     const bring = async () => {
       // Another tab may have brought it while this one waited.
       const found = await kept?.get(index, bytes);
       if (found) {
-        if (!counted.has(index)) this.transfer.report(file, bytes, total);
+        if (!counted.has(index)) this.downloader.report(file, bytes, total);
         counted.add(index);
         return new DiskChunk(found);
       }
-      if (counted.delete(index)) this.transfer.report(file, -bytes, total, true);
+      if (counted.delete(index)) this.downloader.report(file, -bytes, total, true);
       const downloaded = await this.download(file, opened, index);
       if (!downloaded) return null;
       counted.add(index);
       return this.keep(opened, index, downloaded);
     };
-    const brought = kept ? this.alone(kept, index, bring) : bring();
+    const brought = kept ? this.locked(kept, index, bring) : bring();
     coming.add(brought);
     const chunk = await brought.finally(() => coming.delete(brought));
     if (chunk) return chunk;
@@ -352,13 +352,13 @@ export class Remote implements Files {
   }
 
   /** A chunk's bytes; null where the server gives no parts of the file. */
-  download(file: string, opened: RemoteFile, index: number) {
+  download(file: string, opened: ServerFile, index: number) {
     const start = index * CHUNK;
-    return this.transfer.retry(file, async () => {
-      const response = await this.transfer.fetch(file, start, start + chunkLength(opened.total, index));
+    return this.downloader.retry(file, async () => {
+      const response = await this.downloader.fetch(file, start, start + chunkLength(opened.total, index));
       const { absent, total, version } = describe(response);
       if (!absent && version === opened.version) {
-        if (response.status === 206 && total === opened.total) return this.transfer.chunk(file, response, start, total);
+        if (response.status === 206 && total === opened.total) return this.downloader.chunk(file, response, start, total);
         if (response.status === 200) {
           discard(response);
           return null;
@@ -374,7 +374,7 @@ export class Remote implements Files {
     return failure("integrity", `${this.url}${file} changed while it was downloaded: load the model again`, { file });
   }
 
-  async alone<T>(kept: CachedFile, index: number, work: () => Promise<T>): Promise<T> {
+  async locked<T>(kept: CachedFile, index: number, work: () => Promise<T>): Promise<T> {
     try {
       return await kept.lock(index, this.signal, work);
     } catch (error) {

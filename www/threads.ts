@@ -3,7 +3,7 @@
  * are asked, and what comes of it, is in memory that all see: no message is as quick. Only a page that is cross-origin isolated has such memory.
  */
 
-import type { Hired } from "./crew.js";
+import type { StartedWorker } from "./instance-workers.js";
 import type { Share } from "./foretoken.js";
 
 /** Bytes that can come with a question or an answer. */
@@ -68,22 +68,22 @@ export function answer(buffer: SharedArrayBuffer, share: Share) {
   }
 }
 
-/** The others, as the engine's module wants them (src/wasm/team.rs). */
-export class Team {
+/** The others, as the engine's module wants them. */
+export class Threads {
   room = ROOM;
   #boxes: Mailbox[] = [];
 
-  declare hire: () => Promise<Hired>;
+  declare requestWorker: () => Promise<StartedWorker>;
   declare module: WebAssembly.Module;
   declare warn: (reason: string) => void;
 
   /**
-   * @param hire asks the page for a worker
+   * @param requestWorker asks the page for a worker
    * @param module the engine's
    * @param warn gets the reason why there are fewer threads than wanted
    */
-  constructor(hire: () => Promise<Hired>, module: WebAssembly.Module, warn: (reason: string) => void) {
-    this.hire = hire;
+  constructor(requestWorker: () => Promise<StartedWorker>, module: WebAssembly.Module, warn: (reason: string) => void) {
+    this.requestWorker = requestWorker;
     this.module = module;
     this.warn = warn;
   }
@@ -112,15 +112,15 @@ export class Team {
   }
 
   async #begin() {
-    const hired = await this.hire();
+    const worker = await this.requestWorker();
     const { buffer } = new Mailbox(new SharedArrayBuffer(HEAD + ROOM));
-    const isHere = new Promise((resolve, reject) => {
-      hired.failed.then((reason) => reject(new Error(reason)));
-      hired.port.onmessage = ({ data }) => (data.type === "here" ? resolve(undefined) : data.type === "error" && reject(new Error(data.error.message)));
+    const started = new Promise((resolve, reject) => {
+      worker.failed.then((reason) => reject(new Error(reason)));
+      worker.port.onmessage = ({ data }) => (data.type === "started" ? resolve(undefined) : data.type === "error" && reject(new Error(data.error.message)));
     });
-    hired.port.postMessage({ type: "share", buffer, module: this.module });
-    await isHere.catch((error) => {
-      hired.dismiss();
+    worker.port.postMessage({ type: "share", buffer, module: this.module });
+    await started.catch((error) => {
+      worker.terminate();
       throw error;
     });
     return new Mailbox(buffer);

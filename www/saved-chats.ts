@@ -3,7 +3,7 @@
  * says what was said and for which tokens there are keys and values, and these, `<layer>-<tag>`; each file is sealed.
  */
 import { failure, isFailure } from "./error.js";
-import { META, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write, writeMeta } from "./sealed.js";
+import { META, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write, writeMeta } from "./opfs.js";
 import type { Message } from "./api.js";
 
 type Saved = { messages: Message[]; options: object; tokens: number[]; tag: string };
@@ -14,7 +14,7 @@ const ROOT = "foretoken-chats";
 export const locked = <T>(key: string, mode: LockMode, work: () => Promise<T>): Promise<T> => navigator.locks.request(`${ROOT}/${key}`, { mode }, work);
 
 /** Works in the folder of all conversations. Rejects with `storage` if the browser refuses. */
-export async function stored<T>(work: (root: FileSystemDirectoryHandle) => Promise<T>) {
+export async function inChatsFolder<T>(work: (root: FileSystemDirectoryHandle) => Promise<T>) {
   try {
     return await work(await openRoot(ROOT, true));
   } catch (error) {
@@ -27,8 +27,8 @@ export async function stored<T>(work: (root: FileSystemDirectoryHandle) => Promi
 }
 
 /** Works on one conversation, under its lock. */
-export const on = <T>(name: string, mode: LockMode, work: (root: FileSystemDirectoryHandle, key: string) => Promise<T>) =>
-  stored(async (root) => {
+export const withChat = <T>(name: string, mode: LockMode, work: (root: FileSystemDirectoryHandle, key: string) => Promise<T>) =>
+  inChatsFolder(async (root) => {
     // JSON distinguishes lone surrogates.
     const key = await keyOf(JSON.stringify(name));
     return locked(key, mode, () => work(root, key));
@@ -43,7 +43,7 @@ export const save = (
   said: Omit<Saved, "tokens" | "tag">,
   layers: (write: (layer: number, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) => Promise<number[]>,
 ) =>
-  on(name, "exclusive", async (root, key) => {
+  withChat(name, "exclusive", async (root, key) => {
     const folder = await root.getDirectoryHandle(key, { create: true });
     const tag = crypto.randomUUID().slice(0, 8);
     try {
@@ -61,7 +61,7 @@ export const save = (
  * @param restore takes what was cached of it
  */
 export const restore = (name: string, restore: (saved: Saved, read: (layer: number) => Promise<Uint8Array>) => Promise<boolean>) =>
-  on(name, "shared", async (root, key) => {
+  withChat(name, "shared", async (root, key) => {
     const folder = await root.getDirectoryHandle(key).catch(() => null);
     const saved = folder && ((await readMeta(folder)) as Saved | null);
     if (!saved)
