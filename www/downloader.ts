@@ -1,13 +1,13 @@
 /** Bytes from a server: requests that are tried again, progress that only grows, lengths that are checked. */
 import { CHUNK, withoutQuery } from "./cache.js";
 import { aborted, failure, isFailure } from "./error.js";
-import { retryAfter, unlessSilent } from "./http.js";
+import { linked, request, retryAfter, unlessSilent } from "./http.js";
 
 type DownloadProgress = { phase: "download"; model: "target" | "assistant"; file: string; loaded: number; total: number };
 
 export type DownloaderOptions = {
-  /** sent along */
-  headers?: Record<string, string>;
+  /** sent as `Authorization: Bearer` */
+  key?: string;
   /** which model it is, for progress */
   role: "target" | "assistant";
   signal: AbortSignal;
@@ -43,15 +43,15 @@ export class Downloader {
   answered = false;
 
   declare base: string;
-  declare headers: Record<string, string>;
+  declare key: string | undefined;
   declare role: DownloaderOptions["role"];
   declare signal: AbortSignal;
   declare onProgress: DownloaderOptions["onProgress"];
 
   /** @param base the folder; its query, such as a signature, goes along with each file */
-  constructor(base: string, { headers = {}, role, signal, onProgress }: DownloaderOptions) {
+  constructor(base: string, { key, role, signal, onProgress }: DownloaderOptions) {
     this.base = base;
-    this.headers = headers;
+    this.key = key;
     this.role = role;
     this.signal = signal;
     this.onProgress = onProgress;
@@ -64,21 +64,16 @@ export class Downloader {
   }
 
   async fetch(file: string, start?: number, end?: number, signal: AbortSignal = this.signal) {
-    const headers = new Headers(this.headers);
-    if (end !== undefined) headers.set("Range", `bytes=${start}-${end - 1}`);
+    const headers = end === undefined ? undefined : { Range: `bytes=${start}-${end - 1}` };
     const address = this.address(file);
-    // The browser's own cache would keep everything twice, and where chunks of a file come at once, it asks for some again.
-    // AbortSignal.any is younger than WebGPU.
-    const request = new AbortController();
-    const stop = () => request.abort();
-    signal.addEventListener("abort", stop, { once: true });
-    if (signal.aborted) stop();
-    const asked = fetch(address, { headers, signal: request.signal, cache: "no-store" }).catch((error) => {
-      // Of an extension's files, those that are not there fail; no server can be out of reach.
-      if (/^https?:/.test(address) || request.signal.aborted) throw error;
+    const control = linked(signal);
+    // The browser's own cache would store everything twice, and request some chunks again if several arrive at once.
+    const requested = request(address, { key: this.key, headers, signal: control.signal, cache: "no-store" }).catch((error) => {
+      // A missing file of an extension fails like a server that is out of reach.
+      if (/^https?:/.test(address) || control.signal.aborted) throw error;
       return new Response(null, { status: 404 });
     });
-    const response = await unlessSilent(asked, patience.silence / 1000, stop);
+    const response = await unlessSilent(requested, patience.silence / 1000, () => control.abort());
     this.answered = true;
     const { status } = response;
     const url = withoutQuery(address);

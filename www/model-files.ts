@@ -35,7 +35,7 @@ type HubOptions = {
  */
 export function openFiles(
   model: string | URL | File[] | FileSystemDirectoryHandle,
-  options: HubOptions & DownloaderOptions & { base?: string; cache?: Cache },
+  options: HubOptions & Omit<DownloaderOptions, "key"> & { base?: string; cache?: Cache },
 ): Files {
   if (Array.isArray(model)) return new PickedFiles(model);
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
@@ -52,11 +52,10 @@ export function openFiles(
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
   const [hub, commit] = [endpoint.replace(/\/+$/, ""), encodeURIComponent(revision)];
-  const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
   // A whole commit id names the same bytes for ever.
   const pinned = /^[0-9a-f]{40}$/.test(revision);
   const listing = `${hub}/api/models/${text}/revision/${commit}`;
-  return new ServerFiles(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
+  return new ServerFiles(text, `${hub}/${text}/resolve/${commit}/`, { ...options, key: token, pinned, listing });
 }
 
 class PickedFiles implements Files {

@@ -1,7 +1,7 @@
 /** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
 import { draws } from "./chat.js";
 import { aborted, badOption, failure } from "./error.js";
-import { ask, retryAfter } from "./http.js";
+import { request, retryAfter } from "./http.js";
 import { platform } from "./start-worker.js";
 import type { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, RequestOptions } from "./chat.js";
@@ -145,7 +145,7 @@ export class OpenAI {
   }
 
   async #ask(path: string, body: object | undefined, signal: AbortSignal) {
-    const response = await this.#during(signal, () => ask(`${this.url}/${path}`, this.#key, body && JSON.stringify(body), { signal }));
+    const response = await this.#during(signal, () => request(`${this.url}/${path}`, { key: this.#key, body: body && JSON.stringify(body), signal }));
     if (response.ok) return response;
     const said = await response.json().catch(() => null);
     throw this.#refused(said, response.status, response.headers);

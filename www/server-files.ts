@@ -6,6 +6,7 @@
 import { CHUNK, type Cache, type CachedFile, withoutQuery } from "./cache.js";
 import { type Chunk, DiskChunk, Memory, MemoryChunk } from "./chunks.js";
 import { aborted, failure, isFailure } from "./error.js";
+import { linked, unlessSilent } from "./http.js";
 import type { Files } from "./model-files.js";
 import { Downloader, type DownloaderOptions, chunkLength, describe, discard } from "./downloader.js";
 
@@ -26,8 +27,8 @@ type ServerFile = {
 
 /** Chunks fetched ahead of the one that is read. */
 const AHEAD = 3;
-/** A server that takes longer to say whether a cached file is still the same counts as out of reach. */
-const PATIENCE = 5000;
+/** Seconds after which a server that is asked about a cached file counts as out of reach. */
+const PATIENCE = 5;
 
 export class ServerFiles implements Files {
   opened: Map<string, Promise<ServerFile | null>> = new Map();
@@ -199,19 +200,11 @@ export class ServerFiles implements Files {
 
   /** Aborts the request after {@link PATIENCE}: the server is unreachable then. */
   async withinPatience<T>(request: (signal: AbortSignal) => Promise<T>) {
-    const patience = new AbortController();
-    const stop = () => patience.abort();
-    const timer = setTimeout(() => {
-      this.isUnreachable = true;
-      stop();
-    }, PATIENCE);
-    this.signal.addEventListener("abort", stop);
+    const control = linked(this.signal);
     try {
-      return await request(patience.signal);
+      return await unlessSilent(request(control.signal), PATIENCE, () => (this.isUnreachable = true));
     } finally {
-      clearTimeout(timer);
-      stop();
-      this.signal.removeEventListener("abort", stop);
+      control.abort();
     }
   }
 
