@@ -40,26 +40,23 @@ export async function unlessSilent<T>(promise: Promise<T>, seconds: number, give
   }
 }
 
-/** A request and its answer, as it comes. */
+/** A request and its streamed answer. */
 class Exchange {
   #control = new AbortController();
   #response: Promise<Response>;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #silence;
 
-  /**
-   * @param body JSON to post; without it, it is only asked what is there
-   * @param silence seconds without a byte, after which it fails
-   */
+  /** @param silence seconds without a byte after which the request fails */
   constructor(url: string, key: string | undefined, body: string | undefined, silence: number) {
     this.#silence = silence;
     const { signal } = this.#control;
-    // A redirect would take the key elsewhere.
+    // A redirect would send the key elsewhere.
     this.#response = request(url, { key, body, signal, redirect: "error", credentials: "omit", cache: "no-store" });
     this.#response.catch(() => {});
   }
 
-  /** @returns first the head, then the body in pieces; null at the end */
+  /** Returns the head, then the pieces of the body, then null. */
   next(): Promise<{ status: number; retryAfter?: number } | Uint8Array | null> {
     return unlessSilent(this.#next(), this.#silence, () => this.abort());
   }
@@ -74,13 +71,12 @@ class Exchange {
     return { status, retryAfter: retryAfter(headers) };
   }
 
-  /** Breaks it off. */
   abort() {
     this.#control.abort();
   }
 }
 
-/** Lets messages and answers in, sooner than a timer. */
+/** Lets other events run; faster than a timer. */
 const turn = () =>
   new Promise((resolve: (value?: unknown) => void) => {
     const { port1, port2 } = new MessageChannel();
@@ -91,7 +87,7 @@ const turn = () =>
     port2.postMessage(null);
   });
 
-/** As the engine's module wants it. */
+/** Requests of the engine's module: the type `Sender` in Rust. */
 export const transport = {
   send: (url: string, key: string | undefined, body: string | undefined, silence: number) => new Exchange(url, key, body, silence),
   pause: (seconds: number) => (seconds ? new Promise((resolve) => setTimeout(resolve, 1000 * seconds)) : turn()),

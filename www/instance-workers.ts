@@ -1,93 +1,86 @@
-/**
- * Several targets: each instance of a model is in a worker of its own, and takes orders from the worker that writes the
- * text. A worker that dies is replaced while the others go on; one that dies again before it did anything is not.
- */
+/** Several targets: workers with one instance of a model each, under the orders of the engine's worker. */
 import { failure } from "./error.js";
 import { Queue } from "./queue.js";
-import type { Counters } from "./api.js";
+import type { Counters, DeviceInfo } from "./api.js";
 import type { FromInstance, Loading, Source, ToInstance } from "./protocol.js";
-export type InstanceLoad = Omit<Loading, "assistant" | "warnings"> & { index: number; context?: number };
 
-/** a worker that the page started */
+type Shared = Omit<Loading, "model" | "assistant" | "warnings">;
+/** The model of an instance; with a `context`, the draft model. */
+export type InstanceLoad = Shared & { model: Source; index: number; context?: number };
+type Report = { text: number | null; report: any };
+
+/** A worker that the page has started. */
 export type StartedWorker = {
   port: MessagePort;
-  /** ends it */
   terminate: () => void;
-  /** fulfils with the reason when it could not be started */
+  /** Fulfils with the reason if the worker cannot be started. */
   failed: Promise<string>;
 };
 
-/** An instance, and the worker that has it. */
+/** An instance and its worker. */
 class Instance {
-  /** It is being set up. */
-  starting = false;
-  /** It did something since it was set up. */
+  isStarting = false;
+  /** False until a replaced instance has verified a draft. */
   hasReported = true;
-  /** what it found when it had loaded: `{device, memory}` */
-  found: any = null;
+  /** Device and memory after loading. */
+  loaded: { device: DeviceInfo; memory: any } = {} as any;
   #worker: StartedWorker | null = null;
   #counting: ((counters: Counters | null) => void)[] = [];
+  declare load;
+  #requestWorker;
+  #on;
 
-  declare work: InstanceLoad;
-  declare requestWorker: () => Promise<StartedWorker>;
-  declare callbacks: { progress: (event: any) => void; report: (report: any) => void; died: (reason: string) => void };
-
-  /** @param work what its worker has to load; with a `context`, the draft model */
   constructor(
-    work: InstanceLoad,
+    load: InstanceLoad,
     requestWorker: () => Promise<StartedWorker>,
-    callbacks: { progress: (event: any) => void; report: (report: any) => void; died: (reason: string) => void },
+    on: { progress: (event: any) => void; report: (report: Report) => void; lost: (reason: string) => void },
   ) {
-    this.work = work;
-    this.requestWorker = requestWorker;
-    this.callbacks = callbacks;
+    this.load = load;
+    this.#requestWorker = requestWorker;
+    this.#on = on;
   }
 
   get isRunning() {
     return this.#worker !== null;
   }
 
-  /** Sets it up in a new worker; rejects with what the worker throws. */
+  /** Loads the model in a new worker. Rejects with the worker's error. */
   async start() {
-    this.starting = true;
+    this.isStarting = true;
     try {
-      const worker = await this.requestWorker();
+      const worker = await this.#requestWorker();
       await this.#load(worker).catch((error) => {
         worker.terminate();
         throw error;
       });
     } finally {
-      this.starting = false;
+      this.isStarting = false;
     }
   }
 
   #load(worker: StartedWorker) {
     const lock = `foretoken/worker/${crypto.randomUUID()}`;
-    return new Promise((resolve, reject) => {
+    return new Promise<void>((resolve, reject) => {
       const gone = (reason: string) => {
         reject(failure("internal", `a worker died: ${reason}`));
         this.#lose(worker, reason);
       };
       worker.failed.then(gone);
       worker.port.onmessage = ({ data }: { data: FromInstance }) => {
-        // Whatever ends a worker frees its locks: a crash, want of memory, a page that closes it.
+        // Any end of a worker frees its locks.
         if (data.type === "started") navigator.locks.request(lock, () => gone("it ended without a word"));
-        if (data.type === "progress") this.callbacks.progress(data.progress);
-        if (data.type === "report") this.callbacks.report({ text: data.text, report: data.report });
+        if (data.type === "progress") this.#on.progress(data.progress);
+        if (data.type === "report") this.#on.report(data);
         if (data.type === "counters") this.#counting.shift()?.(data.counters);
         if (data.type === "fatal") gone(data.error.message);
         if (data.type === "error") reject(data.error);
         if (data.type !== "ready") return;
         this.#worker = worker;
-        this.found = { device: data.device, memory: data.memory };
-        resolve(undefined);
+        this.loaded = data;
+        resolve();
       };
-      this.#send(worker, { type: "load", load: { ...this.work, lock } });
+      worker.port.postMessage({ type: "load", load: { ...this.load, lock } } satisfies ToInstance);
     });
-  }
-
-  #send({ port }: StartedWorker, message: ToInstance) {
-    port.postMessage(message);
   }
 
   #lose(worker: StartedWorker, reason: string) {
@@ -95,58 +88,53 @@ class Instance {
     worker.terminate();
     this.#worker = null;
     for (const answer of this.#counting.splice(0)) answer(null);
-    this.callbacks.died(reason);
+    this.#on.lost(reason);
   }
 
-  /** @param order lost where there is no worker */
+  /** Sends an order, if there is a worker. */
   order(order: object) {
-    if (this.#worker) this.#send(this.#worker, { type: "order", order });
+    this.#worker?.port.postMessage({ type: "order", order } satisfies ToInstance);
   }
 
-  /** @returns what it asked of its device; null where there is no worker */
+  /** Returns the counters of the device; null without a worker. */
   async counters(): Promise<Counters | null> {
     if (!this.#worker) return null;
-    this.#send(this.#worker, { type: "counters" });
+    this.#worker.port.postMessage({ type: "counters" } satisfies ToInstance);
     return new Promise((resolve) => this.#counting.push(resolve));
   }
 }
 
-/** All of them, as the engine's module wants them. */
+/** All instances, as the engine's module calls them: the type `Workers` in Rust. */
 export class InstanceWorkers {
-  /** that of the draft model last */
+  /** The draft model is the last one. */
   #instances: Instance[] = [];
-  #reports: Queue<{ text: number | null; report: object }> = new Queue();
-  /** the order that began the last text */
+  #reports: Queue<Report> = new Queue();
+  /** The order that began the latest text. */
   #beginning: object | null = null;
+  #models;
+  #requestWorker;
+  #onProgress;
 
-  declare work: Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }; assistant: { model?: Source } };
-  declare requestWorker: () => Promise<StartedWorker>;
-  declare onProgress: (event: any) => void;
-
-  /**
-   * @param work what workers have to know to load a model
-   * @param requestWorker asks the page for a worker
-   * @param onProgress gets the progress of the first target and of the draft model
-   */
+  /** @param onProgress gets the progress of the first target and of the draft model */
   constructor(
-    work: Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }; assistant: { model?: Source } },
+    models: Shared & { target: { model: Source }; assistant: { model?: Source } },
     requestWorker: () => Promise<StartedWorker>,
     onProgress: (event: any) => void,
   ) {
-    this.work = work;
-    this.requestWorker = requestWorker;
-    this.onProgress = onProgress;
+    this.#models = models;
+    this.#requestWorker = requestWorker;
+    this.#onProgress = onProgress;
   }
 
   /**
-   * Loads the models; rejects with what a target's worker throws.
+   * Loads the models. Rejects with the error of a target's worker; returns that of the draft model.
    * @param context positions of the target's cache
    */
   async start(withDrafter: boolean, context: number) {
-    const { target, assistant, ...work } = this.work;
-    const targets = Array.from({ length: Number(work.options.sp_degree ?? 1) }, (_, index) => this.#add({ ...work, ...target, index }, index === 0));
-    const drafter = withDrafter ? this.#add({ ...work, ...assistant, index: targets.length, context }, true) : null;
-    const assisted = drafter?.start().then(
+    const { target, assistant, ...shared } = this.#models;
+    const targets = Array.from({ length: Number(shared.options.sp_degree ?? 1) }, (_, index) => this.#add({ ...shared, ...target, index }, index === 0));
+    const drafter = withDrafter ? this.#add({ ...shared, ...(assistant as { model: Source }), index: targets.length, context }, true) : null;
+    const failed = drafter?.start().then(
       () => null,
       ({ message }) => {
         this.#instances.pop();
@@ -154,57 +142,60 @@ export class InstanceWorkers {
       },
     );
     await Promise.all(targets.map((instance) => instance.start()));
-    return { device: targets[0].found.device, failed: (await assisted) ?? null };
+    return { device: targets[0].loaded.device, failed: (await failed) ?? null };
   }
 
-  /** @param shown whether its progress is of interest */
-  #add(work: any, shown: boolean) {
-    const instance: Instance = new Instance(work, this.requestWorker, {
-      progress: (event) => shown && this.onProgress(event),
+  #add(load: InstanceLoad, showsProgress: boolean) {
+    const instance: Instance = new Instance(load, this.#requestWorker, {
+      progress: (event) => showsProgress && this.#onProgress(event),
       report: (report) => {
         instance.hasReported ||= !!report.report.verified;
         this.#reports.push(report);
       },
-      died: (reason) => this.#died(instance, reason),
+      lost: (reason) => this.#lost(instance, reason),
     });
     this.#instances.push(instance);
     return instance;
   }
 
-  #died(instance: Instance, reason: string) {
-    const { index: server, context } = instance.work;
-    // Between two texts nothing waits for it.
+  #lost(instance: Instance, reason: string) {
+    // Between two texts nothing waits for the instance.
     if (!this.#beginning) return;
-    if (context !== undefined) return this.#report({ no_drafter: { error: lost(reason) } });
-    if (!instance.hasReported) return this.#report({ gone: { server, error: lost(reason) } });
+    const { index: server, context } = instance.load;
+    if (context !== undefined || !instance.hasReported) return this.#giveUp(instance, reason);
     this.#report({ lost: { server, reason } });
     this.#replace(instance);
   }
 
+  /** Loads an instance in a new worker while the others continue. An instance that fails again before it has reported is given up. */
   async #replace(instance: Instance) {
-    const { index: server, context } = instance.work;
     instance.hasReported = false;
     try {
       await instance.start();
       instance.order(this.#beginning as object);
     } catch ({ message }) {
-      this.#report(context === undefined ? { gone: { server, error: lost(message) } } : { no_drafter: { error: lost(message) } });
+      this.#giveUp(instance, message);
     }
   }
 
-  /** @param report what an instance would say, were it here */
+  #giveUp({ load: { index: server, context } }: Instance, reason: string) {
+    const error = { code: "device-lost", detail: { reason } };
+    this.#report(context === undefined ? { gone: { server, error } } : { no_drafter: { error } });
+  }
+
+  /** Reports in place of an instance. */
   #report(report: object) {
     this.#reports.push({ text: null, report });
   }
 
-  /** @param order a text begins: instances without a worker get another one */
+  /** Begins a text. Instances without a worker get a new one. */
   begin(order: object) {
     this.#beginning = order;
-    // What was said of the text before is of no interest any more, and who waited for it was left.
+    // Reports about the text before are dropped, and so are their readers.
     this.#reports = new Queue();
     for (const instance of this.#instances) {
       if (instance.isRunning) instance.order(order);
-      else if (!instance.starting) this.#replace(instance);
+      else if (!instance.isStarting) this.#replace(instance);
     }
   }
 
@@ -217,13 +208,13 @@ export class InstanceWorkers {
     return this.#reports.shift(within);
   }
 
-  /** GPU memory of a target and of the draft model. */
+  /** Returns the memory of a target and of the draft model. */
   memory() {
-    const drafter = this.#instances.find(({ work }) => work.context !== undefined);
-    return { target: this.#instances[0].found.memory, draft: drafter?.found.memory ?? null };
+    const drafter = this.#instances.find(({ load }) => load.context !== undefined);
+    return { target: this.#instances[0].loaded.memory, draft: drafter?.loaded.memory ?? null };
   }
 
-  /** The sums of what all of them asked of their devices. */
+  /** Returns the sums of the instances' counters. */
   async counters() {
     const all = await Promise.all(this.#instances.map((instance) => instance.counters()));
     const sums: Record<string, number> = {};
@@ -231,6 +222,3 @@ export class InstanceWorkers {
     return sums;
   }
 }
-
-/** An error as the engine's module knows it. */
-const lost = (reason: string) => ({ code: "device-lost", detail: { reason } });

@@ -1,4 +1,4 @@
-/** foretoken in Node and Deno: the engine's worker is a thread, and a model can be a folder on the disk. */
+/** The engine in Node and Deno: its worker is a thread, and models can be folders on disk. */
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { badOption } from "./error.js";
@@ -6,7 +6,7 @@ import { platform } from "./start-worker.js";
 
 export * from "./engine.js";
 
-// By another name, because webpack would build the worker into a server's bundle.
+// Otherwise webpack would bundle the worker for servers.
 const here = import.meta.url;
 
 import type { WorkerHandle } from "./start-worker.js";
@@ -14,7 +14,7 @@ import type { WorkerHandle } from "./start-worker.js";
 class Thread implements WorkerHandle {
   onmessage: any = null;
   onerror: any = null;
-  // Not what this process was started with: `--input-type` is an error there.
+  // Without the flags of this process: threads refuse `--input-type`.
   #worker = new Worker(new URL("node-worker.js", here), { execArgv: [] });
 
   constructor() {
@@ -39,7 +39,7 @@ const inNode: typeof platform = {
     return startWorker(where ?? (() => new Thread() as any), name, failed);
   },
   base: () => pathToFileURL("./").href,
-  // The characters of a path mean themselves: # and ? begin no other part of a URL.
+  // Escapes # and ?.
   path: (model) => (/^\.{0,2}\//.test(model) ? pathToFileURL(model).href : model),
   cache: false,
 };

@@ -1,10 +1,9 @@
 /**
- * The files of a model on a server. They come in chunks by Range, several at once, each once; where there is no Range, whole.
- * What a cache holds is not asked for again: the server only says whether its file is still the same. What no cache holds is
- * forgotten when it was read, and fetched again when it is needed again.
+ * The files of a model on a server. Chunks are requested by Range, several at once; without Range, files are downloaded whole. Cached chunks
+ * are used if the server's file is unchanged. Chunks without a cache are dropped when they were read, and downloaded again if needed.
  */
 import { CHUNK, type Cache, type CachedFile, withoutQuery } from "./cache.js";
-import { type Chunk, DiskChunk, Memory, MemoryChunk } from "./chunks.js";
+import { type Chunk, Memory, MemoryChunk, diskChunk } from "./chunks.js";
 import { aborted, failure, isFailure } from "./error.js";
 import { linked, unlessSilent } from "./http.js";
 import type { Files } from "./model-files.js";
@@ -14,42 +13,41 @@ type ServerFile = {
   total: number;
   version: string | null;
   chunks: Map<number, Promise<Chunk>>;
-  /** requests for chunks */
+  /** Running requests for chunks. */
   coming: Set<Promise<unknown>>;
-  /** chunks that count as loaded */
+  /** Chunks in the reported progress. */
   counted: Set<number>;
   kept: CachedFile | null;
-  /** whether the server gives parts of it, as far as is known */
+  /** False if the server does not support Range. */
   ranged: boolean;
-  /** bytes that were not kept when it was opened; all by default */
+  /** Bytes that were not cached when the file was opened; undefined: all. */
   missing?: number;
 };
 
-/** Chunks fetched ahead of the one that is read. */
+/** Number of chunks that are requested ahead. */
 const AHEAD = 3;
 /** Seconds after which a server that is asked about a cached file counts as out of reach. */
 const PATIENCE = 5;
 
 export class ServerFiles implements Files {
   opened: Map<string, Promise<ServerFile | null>> = new Map();
-  /** True if the server was out of reach while the cache could do without it. */
+  /** True if the server did not answer, and the cache is used. */
   isUnreachable = false;
   model: ReturnType<Cache["model"]> | undefined;
   memory = new Memory();
 
-  declare name: string;
-  declare url: string;
-  declare cache: Cache | undefined;
-  declare pinned: boolean;
-  declare only: string | undefined;
-  declare listing: Downloader | null;
-  declare signal: AbortSignal;
-  declare downloader: Downloader;
+  declare name;
+  declare url;
+  declare cache;
+  declare pinned;
+  declare only;
+  declare listing;
+  declare signal;
+  declare downloader;
 
   /**
    * @param base the folder
-   * @param options `pinned`: whether what the URL names never changes; `listing`: where a Hub lists its files; `only`: the GGUF file that
-   * is the model
+   * @param options `pinned`: the files never change; `listing`: address of the Hub's list of files; `only`: the model's GGUF file
    */
   constructor(
     name: string,
@@ -66,14 +64,14 @@ export class ServerFiles implements Files {
     this.downloader = new Downloader(base, options);
   }
 
-  /** The names of its files; none where the server cannot be asked for them. */
+  /** Returns the names of the files; none if the server has no list. */
   async list(): Promise<string[]> {
     const { listing, only } = this;
     if (!listing) return only ? [only] : [];
     const names = (await (await this.kept())?.names()) ?? [];
     const ask = async (signal: AbortSignal) =>
       (await listing.fetch("", undefined, undefined, signal)).json().catch((error) => {
-        // What answers may be no Hub.
+        // The server may not be a Hub.
         if (error instanceof SyntaxError) return null;
         throw error;
       });
@@ -83,18 +81,16 @@ export class ServerFiles implements Files {
       if (!Array.isArray(told?.siblings)) return names;
       return told.siblings.map((file: any) => String(file?.rfilename));
     } catch (error) {
-      // Without the Hub, what is kept is enough.
       if (error.code !== "network" || !names.length) throw error;
       return names;
     }
   }
 
-  /** Returns the cache of the model. */
   kept() {
     return (this.model ??= this.cache?.model(this.name, this.url));
   }
 
-  /** Bytes of the files that were opened, but for those that were kept before. */
+  /** Returns the bytes of opened files that were not cached before. */
   async missing() {
     let bytes = 0;
     for (const opened of this.opened.values()) {
@@ -105,7 +101,7 @@ export class ServerFiles implements Files {
   }
 
   async size(file: string) {
-    // Its other parts, where it is split, are asked for; a folder's files are not.
+    // Other parts of a split GGUF file are requested; other files are not.
     if (this.only && !file.endsWith(".gguf")) return null;
     return (await this.open(file))?.total ?? null;
   }
@@ -117,7 +113,7 @@ export class ServerFiles implements Files {
     if (start >= end) return new Uint8Array();
     const first = Math.floor(start / CHUNK);
     const last = Math.floor((end - 1) / CHUNK);
-    // The first chunk holds the header; nothing else is fetched before somebody who read that wants more.
+    // After the first chunk, which has the header, nothing is requested ahead.
     const ahead = Math.min(last + (last && AHEAD), Math.ceil(opened.total / CHUNK) - 1);
     const within = (index: number) => [Math.max(0, start - index * CHUNK), Math.min(CHUNK, end - index * CHUNK)] as const;
     for (let index = first; index <= Math.min(first + AHEAD, ahead); index++) this.chunk(file, opened, index);
@@ -130,12 +126,12 @@ export class ServerFiles implements Files {
     return bytes;
   }
 
-  /** Forgets what was not read, and lets other tabs delete the model, once what is on its way has been kept. */
+  /** Waits for running requests, drops unread chunks and unlocks the cached model. */
   async close() {
     const opened = await Promise.allSettled(this.opened.values());
     const files = opened.flatMap((file) => (file.status === "fulfilled" && file.value ? [file.value] : []));
     await Promise.allSettled(files.flatMap(({ chunks }) => [...chunks.values()]));
-    // A second read, after the GPU was lost, comes from disk or from the server.
+    // After a lost GPU the files are read again, from disk or from the server.
     for (const { chunks } of files) chunks.clear();
     this.memory.clear();
     await (await this.model)?.close().catch(() => {});
@@ -148,7 +144,7 @@ export class ServerFiles implements Files {
   }
 
   async first(file: string): Promise<ServerFile | null> {
-    // Names of shards come from a file of the model.
+    // Names of shards are read from an untrusted file.
     if (file.split("/").some((part) => ["", ".", ".."].includes(part))) {
       throw failure("not-found", `${this.name}: ${file} is no name inside the model's folder`, { path: this.url + file });
     }
@@ -177,16 +173,13 @@ export class ServerFiles implements Files {
     return { total, version, chunks: new Map(), coming: new Set(), counted, kept, ranged: true, missing };
   }
 
-  /**
-   * Returns what the server has now; null when it is out of reach.
-   * @param absent whether it had no such file
-   */
+  /** Returns the present facts of a file; null if the server is out of reach. @param absent the server had no such file */
   async ask(file: string, absent: boolean) {
     try {
       return await this.withinPatience(async (signal) => {
         const response = await this.downloader.fetch(file, 0, 1, signal);
         const now = describe(response);
-        // A page instead of a file that was there is that of a hotel's network.
+        // The page of a hotel's network, for example.
         if (now.absent && response.ok && !absent) throw new Error("a page came");
         return now;
       });
@@ -208,11 +201,11 @@ export class ServerFiles implements Files {
     }
   }
 
-  /** The first request gives the size and brings the first chunk, which for small files is all. */
+  /** Requests the first chunk, and with it the size. */
   begin(file: string, kept: CachedFile | null): Promise<ServerFile | null> {
     let tries = 0;
     return this.downloader.retry(file, async () => {
-      // Some servers send parts of a compressed file, which no browser can unpack: once it is asked for as a whole.
+      // Some servers send parts of a compressed file, which browsers cannot unpack. So one attempt requests the whole file.
       let response = await this.downloader.fetch(file, 0, ++tries === 3 ? undefined : CHUNK);
       const { absent, total, version } = describe(response);
       if (absent || total === 0) discard(response);
@@ -244,7 +237,7 @@ export class ServerFiles implements Files {
     });
   }
 
-  /** All chunks of a file of which no parts are to be had. */
+  /** Downloads a file without Range. */
   async whole(file: string, opened: ServerFile, response: Response) {
     const { kept, version } = opened;
     const chunks: Chunk[] = [];
@@ -257,11 +250,11 @@ export class ServerFiles implements Files {
     return chunks;
   }
 
-  /** Fetches such a file again. */
+  /** Downloads a file again, without Range. */
   refill(file: string, opened: ServerFile) {
     const { coming, counted, total, version } = opened;
     opened.ranged = false;
-    // What is still on its way counts and is kept when it is here: only then can that be taken back.
+    // The progress of running requests can be taken back only when they have ended.
     const all = Promise.allSettled(coming).then(() => {
       for (const index of counted) this.downloader.report(file, -chunkLength(total, index), total, true);
       counted.clear();
@@ -288,8 +281,8 @@ export class ServerFiles implements Files {
 
   async keep({ kept, ranged }: ServerFile, index: number, bytes: Uint8Array<ArrayBuffer>): Promise<Chunk> {
     const blob = await kept?.put(index, bytes);
-    if (blob) return new DiskChunk(blob);
-    // To forget what cannot be had by part would cost more than it frees.
+    if (blob) return diskChunk(blob);
+    // Without Range a dropped chunk would cost the whole file.
     return ranged ? this.memory.hold(bytes) : new MemoryChunk(bytes);
   }
 
@@ -298,7 +291,7 @@ export class ServerFiles implements Files {
       const chunk = this.chunk(file, opened, index);
       const bytes = await (await chunk).read(start, end);
       if (bytes) return bytes;
-      // Another reader may have had it fetched again.
+      // Another reader may have requested the chunk again.
       if (opened.chunks.get(index) === chunk) opened.chunks.delete(index);
     }
     throw failure("integrity", `${this.url}${file}: what is kept of it cannot be read: delete it, or load it without a cache`, { file });
@@ -314,7 +307,7 @@ export class ServerFiles implements Files {
   }
 
   set({ chunks }: ServerFile, index: number, chunk: Promise<Chunk>) {
-    // The reader of the chunk gets its failure; a chunk ahead may never be read.
+    // Readers get the error, but a chunk ahead may have no reader.
     chunk.catch(() => {});
     chunks.set(index, chunk);
   }
@@ -323,12 +316,12 @@ export class ServerFiles implements Files {
     const { kept, total, coming, counted } = opened;
     const bytes = chunkLength(total, index);
     const bring = async () => {
-      // Another tab may have brought it while this one waited.
+      // Another tab may have downloaded the chunk meanwhile.
       const found = await kept?.get(index, bytes);
       if (found) {
         if (!counted.has(index)) this.downloader.report(file, bytes, total);
         counted.add(index);
-        return new DiskChunk(found);
+        return diskChunk(found);
       }
       if (counted.delete(index)) this.downloader.report(file, -bytes, total, true);
       const downloaded = await this.download(file, opened, index);
@@ -344,7 +337,7 @@ export class ServerFiles implements Files {
     return this.chunk(file, opened, index);
   }
 
-  /** A chunk's bytes; null where the server gives no parts of the file. */
+  /** Downloads a chunk. Returns null if the server does not support Range. */
   download(file: string, opened: ServerFile, index: number) {
     const start = index * CHUNK;
     return this.downloader.retry(file, async () => {

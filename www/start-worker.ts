@@ -1,16 +1,15 @@
-/** Starts the engine's workers: where worker.js lies or where the app says, for one page or for all pages that share a model. */
+/** Starts the engine's workers: from worker.js or the app's address, for one page or several. */
 import { failure, isFailure } from "./error.js";
 import type { FromShared, FromWorker, ToWorker } from "./protocol.js";
 
-/** a worker as the engine uses it */
 export type WorkerHandle = {
   postMessage: (message: ToWorker, transfer: Transferable[]) => void;
-  /** of one that is shared: leaves it */
+  /** Ends the worker, or leaves a shared worker. */
   terminate: () => void;
   onmessage: ((event: MessageEvent<FromWorker>) => any) | null;
 };
 
-/** Settings that differ outside of pages; node.ts sets them for Node. */
+/** Settings that node.ts changes for Node. */
 export const platform: { startWorker: typeof startWorker; base: () => string | undefined; path: (model: string) => string; cache: boolean } = {
   startWorker,
   base: () => globalThis.document?.baseURI ?? globalThis.location?.href,
@@ -18,34 +17,31 @@ export const platform: { startWorker: typeof startWorker; base: () => string | u
   cache: true,
 };
 
-/** The address of worker.js where no bundler was: those leave another name, or that of a file on the disk of who built. */
+/** Address of worker.js without a bundler. Bundlers rename this file, or leave an address on the developer's disk. */
 const BESIDE = /^(?!file:).*\/(?=start-worker\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
 
 let policy: { createScriptURL: (address: string) => any } | undefined;
 
-/**
- * Our own addresses, for a page that enforces trusted types and has no default policy. Those that the app gives are for its
- * own policy to trust.
- */
+/** Makes our own addresses trusted, for pages that enforce trusted types without a default policy. */
 function trusted(address: string) {
   const { trustedTypes } = globalThis as any;
   if (!trustedTypes || trustedTypes.defaultPolicy) return address;
   try {
     policy ??= trustedTypes.createPolicy("foretoken", { createScriptURL: (ours: string) => ours });
   } catch {
-    // The page's policy does not name it: the browser says so, and refuses the worker.
+    // The page does not allow this policy: the browser reports it and refuses the worker.
   }
   return policy?.createScriptURL(address) ?? address;
 }
 
-/** How often a worker broke down that pages share, by its name: the next one has another, because a page may still reach the old one. */
+/** Numbers of breakdowns of shared workers, by name. The next worker gets another name, because pages may still reach the old one. */
 const breakdowns: Map<string, number> = new Map();
 
 /**
- * A worker with the engine in it. Throws where none may be started.
+ * Starts a worker. Throws if the page may not start workers.
  * @param where the option `worker`
- * @param name pages that give the same one share the worker
- * @param failed is called if it could not be started after all
+ * @param name of a shared worker
+ * @param failed is called if the worker cannot be started, or ends by itself
  */
 export function startWorker(
   where: string | ((name?: string) => Worker | SharedWorker) | undefined,
@@ -65,7 +61,6 @@ export function startWorker(
     return join(worker, () => breakdowns.set(name ?? "", broken + 1), failed);
   } catch (error) {
     if (isFailure(error)) throw error;
-    // Against a policy of the page, for example.
     const reason = globalThis.Worker ? error.message : "there are none here, as in a service worker. Load the engine in a page, or an offscreen document";
     throw failure("internal", `the worker could not be started: ${reason}`);
   }
@@ -91,7 +86,7 @@ function construct(where: string | undefined, name?: string) {
   return name === undefined ? new Worker(passed, { type: "module" }) : new SharedWorker(passed, { type: "module", name });
 }
 
-/** Browsers start no worker from another origin, but one of our own may import from there. */
+/** Returns a script that imports a worker from another origin, from which browsers start no workers. */
 function bootstrap(address: string) {
   const code = `import ${JSON.stringify(address)};`;
   // In a sandboxed frame a blob may not import modules.
@@ -100,12 +95,12 @@ function bootstrap(address: string) {
   return URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
 }
 
-/** A worker that other pages use too. */
+/** Joins a shared worker. */
 function join({ port }: SharedWorker, broke: () => void, failed: (reason: string) => void): WorkerHandle {
   const lock = `foretoken/page/${crypto.randomUUID()}`;
   const leaving = new AbortController();
   const gone = new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
-  // A page that closes, or crashes, gives it up as well.
+  // Freed when the page leaves, closes or crashes.
   navigator.locks.request(lock, () => {
     port.postMessage({ type: "join", lock });
     return gone;

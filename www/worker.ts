@@ -1,9 +1,6 @@
 /**
- * The engine's own thread: one model pair, one request after the other, for one page or, as a SharedWorker, for several.
- * protocol.ts describes their messages.
- *
- * For several targets it asks the page for more workers of this kind, which instance.ts describes. They report through their port,
- * from instance-workers.ts.
+ * The engine's worker: one model pair, one call after the other, for one page or, as a SharedWorker, for several. protocol.ts describes the
+ * messages. For several targets or threads it requests more workers of this kind (instance.ts).
  */
 import { InstanceWorkers, type StartedWorker } from "./instance-workers.js";
 import { withoutQuery } from "./cache.js";
@@ -20,23 +17,20 @@ import { Threads } from "./threads.js";
 /** The shortest module with an instruction of relaxed SIMD. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
 
-/**
- * Starts the module: what is at this address or, without one, what suits the browser.
- * @param options of loading
- */
+/** Starts the engine's module from an address or, without one, the best module for this browser. */
 async function start(wasm: string | undefined, { device = "auto" }: { device?: unknown }) {
   findAdapter(device === "auto");
   if (!wasm && WebAssembly.validate(Uint8Array.from(RELAXED))) {
     try {
       return await init({ module_or_path: new URL("relaxed_bg.wasm", import.meta.url) });
     } catch {
-      // Not everybody who serves the other one serves this one too.
+      // An app may not serve this file.
     }
   }
   return begin(init, wasm ?? new URL("foretoken_bg.wasm", import.meta.url));
 }
 
-/** Starts a module of WebAssembly. Rejects with `network` if it is not at its address, or of another version. */
+/** Starts a WebAssembly module. Rejects with `network` if it is not at its address, or has another version. */
 async function begin<T>(init: (from: { module_or_path: string | URL }) => Promise<T>, address: string | URL) {
   try {
     return await init({ module_or_path: address });
@@ -49,21 +43,20 @@ async function begin<T>(init: (from: { module_or_path: string | URL }) => Promis
 }
 
 let session: import("./foretoken.js").Session;
-/** The workers that have the targets, where there are several. */
+/** Workers of several targets. */
 let instances: InstanceWorkers | null = null;
 let memory: WebAssembly.Memory;
-/** The answer to all pages that ask for the same models. */
+/** The answer to all pages that load the same models. */
 let loaded: Loaded | null = null;
-/** Pages that wait for the models. */
+/** Callbacks of pages that wait for the models. */
 const watching: Set<(event: unknown) => void> = new Set();
-/** Warnings about the loading. */
 let warnings: string[] = [];
 const warn = (text: string) => void warnings.push(text);
-/** Workers that the page was asked for. */
+/** Callbacks of requested workers, by id. */
 const requested: Map<number, (answer: Extract<ToWorker, { type: "worker_started" | "worker_failed" }>) => void> = new Map();
 let requests = 0;
 
-/** Asks the page for a worker. Rejects when it cannot be started. */
+/** Requests a worker from the page. Rejects if it cannot be started. */
 function requestWorker(): Promise<StartedWorker> {
   const id = requests++;
   send({ type: "start_worker", id });
@@ -81,19 +74,18 @@ function requestWorker(): Promise<StartedWorker> {
     requested.set(id, (answer) => {
       if (answer.type === "worker_failed") return fail(answer.reason);
       const { port } = answer;
-      // Firefox loses shared memory that is sent to a port on its way to a worker, so the worker speaks first.
+      // Firefox loses shared memory that is sent to a port before the port is in its worker, so the worker sends first.
       port.onmessage = () => resolve({ port, terminate, failed });
     });
   });
 }
 
-/** Threads with a share of what the CPU computes. */
 const threads = () => new Threads(requestWorker, (init as any).__wbindgen_wasm_module, warn);
 
-/** True if the session knows grammars. */
+/** True if the session has the module of grammars. */
 let hasGrammars = false;
 
-/** Loads the module of grammars, and gives it the vocabulary. */
+/** Loads the module of grammars with the model's vocabulary. */
 async function loadGrammars() {
   await begin(initGrammars, new URL("grammar_bg.wasm", import.meta.url));
   const vocabulary = session.vocabulary();
@@ -160,7 +152,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
       prompt,
       options,
       (token: unknown) => {
-        // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
+        // The tokens of a round are sent in one message.
         if (tokens.push(token) === 1) queueMicrotask(flush);
         return !signal.aborted;
       },
@@ -207,7 +199,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
   },
 };
 
-/** Maps each, one after the other. */
+/** Maps a list, one item after the other. */
 async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Promise<U>) {
   const done: U[] = [];
   for (const one of all) {
@@ -217,16 +209,15 @@ async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Pr
   return done;
 }
 
-/** The lock that a worker holds for as long as it lives, if pages share it. */
+/** Name of the lock that a shared worker holds until it ends. */
 let held: Promise<string> | undefined;
 
-/** The page whose worker this is. */
 const send = (message: FromWorker) => globalThis.postMessage(message);
 
-/** A page that asks, and its calls that were not answered yet. */
+/** A page and its unanswered calls. */
 class Client {
   #calls: Map<number, AbortController> = new Map();
-  /** The call that is worked on, if it is one of these. */
+  /** The running call, if it is from this page. */
   #current = -1;
 
   declare send: (message: FromShared) => void;
@@ -251,7 +242,7 @@ class Client {
     if (isLoad) watching.add(report);
     const emit = isLoad ? (event: unknown) => watching.forEach((report) => report(event)) : report;
     queue = queue.then(async () => {
-      // What was taken back while it waited has had its answer.
+      // A waiting call that was aborted has its answer already.
       if (this.#calls.has(id)) await this.#answer(id, () => methods[method](args as any, { emit, signal: control.signal }));
       watching.delete(report);
     });
@@ -276,7 +267,7 @@ class Client {
     this.send({ type: "error", id, error: explain(aborted()) });
   }
 
-  /** @param lock that the page holds */
+  /** @param lock the page holds it until it ends */
   #join(lock: string) {
     navigator.locks.request(lock, () => this.#leave());
     held ??= new Promise((held) => {
@@ -286,11 +277,11 @@ class Client {
     held.then((lock) => this.send({ type: "joined", lock }));
   }
 
-  /** The page is gone, and what it asked for is not needed. */
+  /** Aborts the calls of a page that has ended. Frees the models after the last page. */
   #leave() {
     clients.delete(this);
     for (const id of [...this.#calls.keys()]) this.#abort(id);
-    // Not the whole worker: a page that comes just then would wait for ever.
+    // The worker itself does not end: a page that connects just then would wait forever.
     queue = queue.then(() => {
       if (clients.size || !loaded) return;
       session.free();
@@ -299,7 +290,6 @@ class Client {
   }
 }
 
-/** The pages that share this worker. */
 const clients: Set<Client> = new Set();
 
 function addClient(port: { postMessage: (message: FromShared) => void; onmessage: any }) {
@@ -308,11 +298,10 @@ function addClient(port: { postMessage: (message: FromShared) => void; onmessage
   port.onmessage = ({ data }: { data: ToWorker }) => client.receive(data);
 }
 
-// Only a SharedWorker has it.
 if ("onconnect" in globalThis) addEventListener("connect", ({ ports }: any) => addClient(ports[0]));
 else addClient(globalThis as any);
 
-// After a panic the promise of the call that caused it never settles; what is thrown arrives here.
+// After a panic the promise of its call never settles; the error arrives here.
 addEventListener("error", (event) => {
   event.preventDefault();
   die(event.message);
@@ -324,6 +313,6 @@ function die(reason: unknown) {
   const port = orders();
   if (port) return port.postMessage(message);
   for (const client of clients) client.send(message);
-  // The next page that asks gets another one, under another name.
+  // Pages start the next worker under another name.
   if ("onconnect" in globalThis) close();
 }
