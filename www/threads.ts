@@ -71,10 +71,7 @@ export class Threads {
   #module;
   #warn;
 
-  /**
-   * @param module the engine's
-   * @param warn is called if there are fewer threads than requested
-   */
+  /** @param module the engine's @param warn is called if there are fewer threads than requested */
   constructor(requestWorker: () => Promise<StartedWorker>, module: WebAssembly.Module, warn: (reason: string) => void) {
     this.#requestWorker = requestWorker;
     this.#module = module;

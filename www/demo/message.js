@@ -82,10 +82,7 @@ export class MessageView {
     this.numbers.textContent = parts.filter(Boolean).join(" \u00b7 ");
   }
 
-  /**
-   * Actions that are possible now.
-   * @param {{ edit?: () => void, again?: () => void }} actions
-   */
+  /** Actions that are possible now. @param {{ edit?: () => void, again?: () => void }} actions */
   offer({ edit, again }) {
     const told = make("span", { className: "hint", role: "status" });
     const copying = button("Copy", () => copy(this.content, this.body, told), { className: "quiet" });

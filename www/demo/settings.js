@@ -104,20 +104,13 @@ export function buildSettings() {
   }
 }
 
-/**
- * Values of the fields of these groups; an empty field has none.
- * @param {...Option["group"]} groups
- * @returns {Record<string, any>}
- */
+/** Values of the fields of these groups; an empty field has none. @param {...Option["group"]} groups @returns {Record<string, any>} */
 export function readSettings(...groups) {
   const said = OPTIONS.filter(({ name, group }) => groups.includes(group) && input(name).value.trim());
   return Object.fromEntries(said.map(({ name, kind }) => [name, PARSE[kind](input(name).value)]));
 }
 
-/**
- * Typed values of these groups' fields that differ from the defaults, for an address; never secrets.
- * @param {...Option["group"]} groups
- */
+/** Typed values of these groups' fields that differ from the defaults, for an address; never secrets. @param {...Option["group"]} groups */
 export function typedSettings(...groups) {
   const typed = OPTIONS.filter(({ name, group, kind, start = "" }) => kind !== "secret" && groups.includes(group) && input(name).value.trim() !== start);
   return Object.fromEntries(typed.map(({ name }) => [name, input(name).value.trim()]));

@@ -30,10 +30,7 @@ function modelOut({ id, model, file, assistant_model, assistant_file }) {
   return { model, file, assistant: assistant_model, assistant_file };
 }
 
-/**
- * Fills in what the address says.
- * @returns {{ waits: string }} why it should not begin by itself; empty where it may
- */
+/** Fills in what the address says. @returns {{ waits: string }} why it should not begin by itself; empty where it may */
 export function readAddress() {
   const [tab, query] = location.hash.slice(1).split("?");
   if (tab !== "race" || !query) return { waits: "" };

@@ -90,10 +90,7 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
   return counted;
 }
 
-/**
- * Shows what was measured: the replay, which is not waited for, then the number.
- * @returns {Promise<import("./outcome.js").Outcome>}
- */
+/** Shows what was measured: the replay, which is not waited for, then the number. @returns {Promise<import("./outcome.js").Outcome>} */
 export async function present(race, { plain, speculative }, signal) {
   const { spec, text, kind, options, typed } = race;
   const rejected = speculative.rounds.map(() => null);
