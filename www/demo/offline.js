@@ -1,15 +1,12 @@
-/**
- * The page without a network. A service worker keeps the page's own files as the server sent them last, asks the server first, and
- * answers from what it keeps when there is none. Models it leaves alone: the engine keeps those.
- */
+/** Service worker for visits without a network: stores the page's files and serves them if the server does not answer. */
 const KEPT = "foretoken-page";
-/** Milliseconds that a server may take where an answer is kept. */
+/** Milliseconds to wait for the server if a file is stored. */
 const PATIENCE = 2000;
-/** The server did not answer in time: it is not waited for again until it does. */
+/** True after a late answer: then stored files are served at once. */
 let silent = false;
 const at = (/** @type {string} */ path) => new URL(path, self.location.href).href;
 
-/** True if worker.js takes the module for relaxed SIMD, which is described there. */
+/** True if worker.js loads the module for relaxed SIMD. */
 const isRelaxed = WebAssembly.validate(
   Uint8Array.from([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11]),
 );
@@ -31,7 +28,7 @@ const FILES = [
 ].map(at);
 
 self.addEventListener("install", (event) => {
-  // What the page has just loaded comes from the browser's own cache.
+  // The browser's cache has files that the page has just loaded.
   event.waitUntil(
     caches
       .open(KEPT)
@@ -48,7 +45,6 @@ self.addEventListener("fetch", (event) => {
   if (request.method === "GET" && FILES.includes(address)) event.respondWith(answer(request, address));
 });
 
-/** @param {Request} request @param {string} address */
 async function answer(request, address) {
   const kept = await caches.open(KEPT);
   let answered = false;
