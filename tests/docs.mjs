@@ -61,7 +61,7 @@ after(async () => {
 });
 
 // Replaces the default Hub.
-const hub = join(folder, "node_modules", "foretoken", "dist", "hub.js");
+const hub = join(folder, "node_modules", "foretoken", "dist", "model-files.js");
 const named = readFileSync(hub, "utf8");
 ok(named.includes('"https://huggingface.co"'));
 writeFileSync(hub, named.replace('"https://huggingface.co"', JSON.stringify(url)));

@@ -21,27 +21,27 @@ const MODULES = [
   "chat",
   "chunks",
   "conversation",
-  "crew",
+  "downloader",
   "engine",
   "error",
+  "error-hints",
   "http",
-  "hub",
   "instance",
-  "kept",
+  "instance-workers",
   "loading",
+  "model-files",
   "openai",
+  "opfs",
   "options",
   "patterns",
   "queue",
-  "remote",
-  "saved",
-  "sealed",
-  "shared",
-  "spawn",
-  "team",
+  "saved-chats",
+  "server-files",
+  "shared-name",
+  "start-worker",
+  "storage",
+  "threads",
   "tools",
-  "transfer",
-  "trouble",
   "worker",
 ];
 const FILES = [
@@ -303,13 +303,14 @@ test("the React hook loads once under StrictMode, streams, stops, and leaves no 
   const { render, unmount } = await import(write("node_modules/react/index.js", REACT));
   const { engines } = await import(write("node_modules/foretoken/index.js", ENGINE));
   const { useForetoken } = await import(write("hook.mjs", (await transformWithOxc(codeOf("docs/chat.md", "jsx")[0], "hook.jsx")).code));
-  const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
+  /** Lets all promises settle that wait for nothing else. */
+  const settled = () => new Promise(setImmediate);
   const use = (model) => render(useForetoken, model);
 
   use("a");
   equal(engines.length, 2, "mounted, unmounted, mounted");
   engines.forEach(({ loaded }) => loaded());
-  await soon();
+  await settled();
   equal(use("a").engine, engines[1], "the second mount's engine");
   equal(use("a").error, undefined, "the first mount's end is no error");
   equal(engines.length, 2, "rendering loads nothing");
@@ -328,14 +329,14 @@ test("the React hook loads once under StrictMode, streams, stops, and leaves no 
 
   const running = use("a").write(["w", "x"]);
   use("b");
-  await Promise.all([running, soon()]);
+  await Promise.all([running, settled()]);
   ok(engines[1].disposed, "another model: the old engine goes");
   equal(use("b").engine, undefined);
   equal(use("b").error, undefined);
   engines[2].loaded();
-  await soon();
+  await settled();
   equal(use("b").engine, engines[2]);
   unmount();
-  await soon();
+  await settled();
   ok(engines[2].disposed, "unmounted");
 });

@@ -16,9 +16,9 @@ import type { ChatCompletionChunk, ChatRequest, CompletionUsage } from "./chat.j
 import type { Engine } from "./engine.js";
 
 /**
- * For `generateText`, `streamText` and all else that takes a model. Options of foretoken's own go in
- * `providerOptions: { foretoken: { drafter: "lookup" } }`. What the engine cannot do is a warning of the call, and it goes on without.
- * @param modelId what the model is called in telemetry
+ * Returns a model for `generateText`, `streamText` and others. Options of the engine are in
+ * `providerOptions: { foretoken: { drafter: "lookup" } }`. Unsupported options are omitted, with a warning of the call.
+ * @param modelId name of the model in telemetry
  */
 export function languageModel(engine: Engine | PromiseLike<Engine>, modelId: string = "foretoken"): LanguageModelV4 {
   return {
@@ -58,7 +58,7 @@ export function languageModel(engine: Engine | PromiseLike<Engine>, modelId: str
             controller.close();
           }
         },
-        // A generator that was never read ends without its cleanup.
+        // An unread generator ends without its `finally`.
         cancel: () => parts.return().then(stop),
       });
       return { stream };
@@ -66,7 +66,7 @@ export function languageModel(engine: Engine | PromiseLike<Engine>, modelId: str
   };
 }
 
-/** Options that may be unsupported, under the names of both. */
+/** Options that may be unsupported: the engine's names and the SDK's. */
 const OPTIONAL: Record<string, string> = {
   response_format: "responseFormat",
   presence_penalty: "presencePenalty",
@@ -75,7 +75,7 @@ const OPTIONAL: Record<string, string> = {
   tool_choice: "toolChoice",
 };
 
-/** Begins an answer: asks again without what the engine refuses, as the specification wants it. */
+/** Begins an answer. Omits refused options, as the specification requires. */
 async function begin(engine: Engine, options: LanguageModelV4CallOptions) {
   const { abortSignal: signal } = options;
   const { body, warnings } = asked(options);
@@ -83,7 +83,7 @@ async function begin(engine: Engine, options: LanguageModelV4CallOptions) {
     try {
       const request = body as ChatRequest & { stream: true };
       const chunks = (await engine.chat.completions.create(request, { signal }))[Symbol.asyncIterator]();
-      // The first one comes by itself; after it the engine has begun, or refused.
+      // The second chunk shows that the engine has begun.
       await chunks.next();
       return { warnings, parts: answer(chunks, await chunks.next(), signal), stop: async () => void (await chunks.return?.()) };
     } catch (error) {
@@ -131,16 +131,15 @@ function asked(options: LanguageModelV4CallOptions) {
   return { body, warnings };
 }
 
-/** @returns without what is undefined */
+/** Removes undefined fields. */
 const given = (object: object): Record<string, any> => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 
-/** @param parts of what a person or the model says */
 function textOf(parts: readonly { type: string; text?: string }[]) {
   for (const { type } of parts) if (type !== "text") throw badOption("prompt", type, "text");
   return parts.map(({ text }) => text).join("");
 }
 
-/** A message as chat templates know it: the results of several tools are a message each. */
+/** Returns the messages for the chat template: each tool result is a message of its own. */
 function messages(message: LanguageModelV4Message): Message[] {
   const { role, content } = message;
   if (role === "system") return [{ role, content }];
@@ -150,7 +149,7 @@ function messages(message: LanguageModelV4Message): Message[] {
       part.type === "tool-result" ? [{ role, tool_call_id: part.toolCallId, name: part.toolName, content: inText(part.output) }] : [],
     );
   }
-  // What the model thought before an earlier answer is left out, as models that think expect it.
+  // Earlier thoughts are omitted, as reasoning models expect.
   const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
   const tool_calls = content.flatMap((part) =>
     part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : [],
@@ -169,7 +168,6 @@ async function* answer(
   first: IteratorResult<ChatCompletionChunk>,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<LanguageModelV4StreamPart, void> {
-  /** what is being written */
   let block: Block | null = null;
   let [raw, texts] = ["other", 0];
   let used: CompletionUsage | undefined;
@@ -218,7 +216,6 @@ class Block {
   declare toolName: string | undefined;
   declare kind: "text" | "tool-input";
 
-  /** @param toolName of a call */
   constructor(id: string, toolName?: string) {
     this.id = id;
     this.toolName = toolName;
@@ -245,7 +242,7 @@ class Block {
   }
 }
 
-/** The SDK knows an abort by the signal's own reason. */
+/** Returns the signal's reason after an abort, because the SDK recognises an abort by it. */
 const reason = (error: any, signal: AbortSignal | undefined) => (error.code === "aborted" && signal?.aborted ? signal.reason : error);
 
 function tokens(usage: CompletionUsage | undefined): LanguageModelV4Usage {

@@ -1,9 +1,9 @@
-// The types of the package: what engine.js takes and what it gives.
+// The types of the package.
 export { Engine } from "./engine.js";
 export { Conversation, type ConversationOptions } from "./conversation.js";
 import type { ErrorCode } from "./error.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
-export type { CachedModelInfo, SavedChatInfo } from "./kept.js";
+export type { CachedModelInfo, SavedChatInfo } from "./storage.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type {
   ChatCompletion,
@@ -33,7 +33,7 @@ export type Progress = {
   total: number;
 };
 
-/** after each chunk of a prompt but the last, behind which the first token comes */
+/** Reported after each chunk of a prompt except the last. */
 export type PrefillProgress = {
   phase: "prefill";
   /** prompt tokens read so far, cached ones included */
@@ -42,84 +42,79 @@ export type PrefillProgress = {
   total: number;
 };
 
-/** a Hub id (`owner/name`), a base URL or that of a GGUF file (starts with `/`, `./` or a scheme), or what the user picked */
+/** A Hub id (`owner/name`), the URL of a folder or of a GGUF file (starts with `/`, `./` or a scheme), or files that the user picked. */
 export type Model = string | URL | readonly File[] | FileList | FileSystemDirectoryHandle;
 
 /**
- * a server with OpenAI's API: vLLM, SGLang, llama.cpp, Ollama, OpenAI, ... It writes the texts of `chat.completions`, `chat` and
- * `generate`; what else an engine does needs a model on this device
+ * A server with OpenAI's API: vLLM, SGLang, llama.cpp, Ollama, OpenAI, ... It serves `chat.completions`, `chat` and `generate`. Other calls
+ * require a model on this device.
  */
 export type Server = {
   /**
-   * its API, as OpenAI's libraries take it, `https://host/v1`; of a host alone, `/v1` is meant. With a `tokenizer`, several servers
-   * that have the same: one takes over where another fails
+   * Base URL, as in OpenAI's libraries; `/v1` is the default path. With a `tokenizer`, several servers with the same model: if one fails,
+   * another one takes over.
    */
   url: string | URL | readonly (string | URL)[];
-  /** the model's name there */
+  /** Name of the model on the server. */
   model: string;
-  /** sent to that server only. Who opens the page can read it: give users their own, or have a server of yours in between */
+  /** Sent to this server only. Visitors of the page can read it: use a key per user, or a proxy of your own. */
   api_key?: string;
   /**
-   * the model that runs there, as {@link Model} says, of which only tokenizer and configuration are read. With it the server (vLLM or
-   * SGLang) verifies what is drafted here, by the text so far, by a prediction or by an `assistant_model`
+   * The server's model, of which only the tokenizer and the configuration are read. The server (vLLM or SGLang) then verifies drafts of this
+   * device, by lookup, prediction or an `assistant_model`.
    */
   tokenizer?: Model;
 };
 
-/** a model on this device, or on a server, and how to load it, if there is not more to download than that */
+/** A model on this device or on a server, and its options. */
 export type Candidate =
   | Model
   | (({ model: Model } | Server) & {
-      /**
-       * bytes, the draft model's included, those of the files left out that the browser has kept; 0: only what it has kept. To find
-       * out, up to 8 MB of each file are downloaded
-       */
+      /** Maximum bytes to download, including the draft model; 0: stored files only. The check downloads up to 8 MB of each file. */
       max_download?: number;
     } & LoadOptions);
 
-/** a candidate that does not serve, and why */
+/** A candidate that was not loaded, and the reason. */
 export type Skipped = { model: string; url?: string; code: ErrorCode; message: string };
 
 export type TextPart = { type: "text"; text: string };
 
 /**
- * `role`: `system`, `user` or `assistant`; what else there is depends on the model's chat template, which also sees the other
- * fields (`name`, `tool_calls`, `tool_call_id`, ...). Text parts are joined
+ * `role`: `system`, `user`, `assistant`, or another one of the model's chat template. The template also gets the other fields (`name`,
+ * `tool_calls`, `tool_call_id`, ...). Text parts are joined.
  */
 export type Message = { role: string; content?: string | readonly TextPart[] | null; [field: string]: any };
 
-/** a text, messages for the model's chat template, or token ids */
+/** A text, messages for the model's chat template, or token ids. */
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
-/** who proposed a token; the target approved every one */
+/** Source of a token that the target accepted; `target`: not drafted. */
 export type Origin = "draft_model" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
-  /** -1 where a server wrote it, which does not say */
+  /** -1 if a server generated it. */
   id: number;
-  /** what it completes: empty in the middle of a character, or while a stop string may be beginning */
+  /** Completed text: empty in the middle of a character, or while a stop string may begin. */
   text: string;
   origin: Origin;
-  /** how likely the model finds it; only with the option `logprobs` */
+  /** Only with the option `logprobs`. */
   logprobs?: TokenLogprob;
 };
 
-/** a token and how likely the model finds it, by its logits before penalties, temperature and filters */
+/** Log-probability of a token, from the logits before penalties, temperature and filters. */
 export type TokenLogprob = {
   id: number;
-  /** its text by itself; U+FFFD stands for parts of characters */
+  /** Text of this token alone; U+FFFD replaces parts of characters. */
   token: string;
-  /** the bytes of that text */
   bytes: number[];
-  /** natural logarithm of its probability */
+  /** Natural logarithm of the probability. */
   logprob: number;
-  /** the most likely tokens in its place, as many as `top_logprobs` asks for */
+  /** The `top_logprobs` most likely tokens at this position. */
   top_logprobs?: TokenLogprob[];
 };
 
-/** what one round wrote: the draft tokens that it accepted, and one of the target's own */
+/** The tokens of one round: accepted draft tokens, and one of the target. */
 export type Piece = {
-  /** that of all its tokens */
   text: string;
   tokens: Token[];
 };

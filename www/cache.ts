@@ -1,46 +1,41 @@
 /**
- * Downloads, kept in the browser's private file system (OPFS): the second load downloads nothing, and a cut costs
- * a chunk. `foretoken/<hash of the base URL>/<file>/` holds `meta` and the chunks `<index>-<tag>`, each sealed.
- *
- * Web Locks keep tabs apart: a shared lock on a model while it is loaded, and a lock on each chunk while it is fetched.
+ * Downloaded models in the browser's private file system (OPFS): `foretoken/<hash of the base URL>/<file>/` has `meta` and the chunks
+ * `<index>-<tag>`, each sealed. Web Locks: a shared lock on a model while it is loaded, and a lock on each chunk while it is downloaded.
  */
-import { META, SEAL, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write } from "./sealed.js";
+import { META, SEAL, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write } from "./opfs.js";
 
-/** The last known facts of the server about a file. */
+/** The latest facts from the server about a file. */
 type Meta = {
-  /** as the user named it */
   model: string;
-  /** what the file's name was added to, without its query */
+  /** Address of the folder, without a query. */
   url: string;
-  /** bytes */
   total: number;
-  /** the server's name for these bytes */
+  /** ETag or modification time. */
   version: string | null;
-  /** whether the server has no such file */
   absent: boolean;
-  /** which chunks belong to this version */
+  /** Suffix of the chunks of this version. */
   tag: string;
 };
 
-/** Bytes per chunk: large enough to amortise a round trip, small enough to repeat after a cut. */
+/** Bytes per chunk: large compared to a round trip, and small enough to repeat. */
 export const CHUNK = 8 << 20;
 export const ROOT = "foretoken";
 
-/** The cache as one load sees it; after the first failure that load keeps nothing more. */
+/** The cache of one load. After the first failure nothing more is stored. */
 export class Cache {
   failed = false;
-  /** Bytes that are still to be kept. */
+  /** Bytes that are not stored yet. */
   pending = 0;
   #warned = false;
 
-  declare onWarning: (text: string) => void;
+  declare onWarning;
 
-  /** @param onWarning gets the reason why something is not kept, at most once */
+  /** @param onWarning gets the reason why something is not stored, at most once */
   constructor(onWarning: (text: string) => void) {
     this.onWarning = onWarning;
   }
 
-  /** A model, locked until its `close()`; null where the browser keeps nothing. */
+  /** Locks a model until its `close()`. Null if the browser stores nothing. */
   async model(name: string, url: string) {
     try {
       const root = await openRoot(ROOT, true);
@@ -59,7 +54,7 @@ export class Cache {
       const close = async () => {
         release();
         await released;
-        // A worker killed just before this one began still held its files then.
+        // A worker that was killed just before still held its files.
         if (!wasClean) await clean();
       };
       const file = (file: string) => new CachedFile(this, root, [key, encodeURIComponent(file)], { model: name, url });
@@ -75,10 +70,7 @@ export class Cache {
     }
   }
 
-  /**
-   * Says beforehand when there is no room for what is about to come.
-   * @param bytes that are to be kept, in addition to the others
-   */
+  /** Warns if there is no room for this many more bytes. */
   async expect(bytes: number) {
     this.pending += bytes;
     const room = await estimateRoom();
@@ -96,9 +88,8 @@ export class Cache {
     }
   }
 
-  /** @param room bytes */
   #lackSpace(room: number) {
-    // Browsers may name far more than they give; then the numbers would only confuse.
+    // Browsers may report more room than they have.
     const numbers = room < this.pending ? ` (${megabytes(this.pending)} are needed, ${megabytes(room)} are free)` : "";
     this.#warn(
       `quota: the browser has not enough space to keep the model${numbers}: what does not fit will be downloaded again next ` +
@@ -115,13 +106,12 @@ export class Cache {
 /** One file of a model. */
 export class CachedFile {
   meta: Meta | null = null;
-  /** Bytes that are still to be kept. */
   #pending = 0;
 
-  declare cache: Cache;
-  declare root: FileSystemDirectoryHandle;
-  declare path: string[];
-  declare from: { model: string; url: string };
+  declare cache;
+  declare root;
+  declare path;
+  declare from;
 
   constructor(cache: Cache, root: FileSystemDirectoryHandle, path: string[], from: { model: string; url: string }) {
     this.cache = cache;
@@ -136,59 +126,58 @@ export class CachedFile {
     return folder;
   }
 
-  /** Does the work while no other tab does the same. */
+  /** Works on a chunk while no other tab does. */
   lock<T>(index: number, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return navigator.locks.request(`${lockName(this.path.join("/"))}/${index}`, { signal }, work);
   }
 
-  /** Known facts about the file; null without any. */
+  /** Reads the stored facts. */
   async known() {
     this.meta = await this.folder().then(readMeta, () => null);
     return this.meta;
   }
 
-  /** @param bytes of the file that are about to come */
+  /** @param bytes of the file that will be stored */
   async expect(bytes: number) {
     const more = bytes - this.#pending;
     this.#pending = bytes;
     await this.cache.expect(more);
   }
 
-  /** Begins a version of the file; chunks of another go. None counts before its length is written down. */
+  /** Begins a version of the file and removes others. Chunks count as soon as the length is stored. */
   async begin(version: string | null) {
     await this.drop();
     this.meta = { ...this.from, total: 0, version, absent: false, tag: crypto.randomUUID().slice(0, 8) };
   }
 
-  /** Forgets the file. */
   async drop() {
     const folder = await this.root.getDirectoryHandle(this.path[0]).catch(() => null);
     if (folder) await removeFrom(folder, this.path[1]);
   }
 
-  /** Remembers whether the server has the file; what is here of it stays. */
+  /** Stores whether the server has the file. */
   async mark(absent: boolean) {
     if (this.meta?.absent === absent) return;
-    // A model of which nothing is there leaves nothing here.
+    // Nothing is stored for a model without files.
     if (!(await this.root.getDirectoryHandle(this.path[0]).catch(() => null))) return;
     const meta = this.meta ?? { ...this.from, total: 0, version: null, tag: "none" };
     await this.describe({ ...meta, absent });
   }
 
-  /** Writes down what is known of the file. */
+  /** Stores facts. */
   async describe(more: Partial<Meta>) {
     const meta = (this.meta = { ...(this.meta as Meta), ...more });
     await this.#keep(META, new TextEncoder().encode(JSON.stringify(meta)));
   }
 
-  /** Which chunks seem to be here. */
+  /** Returns the chunks that seem to be stored. */
   async indices(): Promise<Set<number>> {
     const end = `-${this.meta?.tag}`;
     const names = (await this.folder().then(entries, () => [])).map(([name]) => name);
     return new Set(names.filter((name) => name.endsWith(end)).map((name) => Number.parseInt(name, 10)));
   }
 
-  /** A chunk, if every bit of it is as it was written; it stays on disk. */
+  /** Returns a chunk on disk, if its hash matches. */
   async get(index: number, length: number): Promise<Blob | null> {
     try {
       const file = await readFile(await this.folder(), `${index}-${this.meta?.tag}`);
@@ -198,7 +187,7 @@ export class CachedFile {
     }
   }
 
-  /** Keeps a chunk; null where that cannot be. */
+  /** Stores a chunk. Returns null if that fails. */
   async put(index: number, bytes: Uint8Array<ArrayBuffer>): Promise<Blob | null> {
     const file = await this.#keep(`${index}-${this.meta?.tag}`, bytes);
     if (file) {
@@ -221,7 +210,7 @@ export class CachedFile {
   }
 }
 
-/** Removes what a killed worker left half written, and what cannot be used. Returns true if all of it is gone. */
+/** Removes incomplete and unusable files. Returns true if all of them are gone. */
 async function sweep(root: FileSystemDirectoryHandle, key: string) {
   const folder = await root.getDirectoryHandle(key).catch(() => null);
   if (!folder) return true;
@@ -235,7 +224,7 @@ async function sweep(root: FileSystemDirectoryHandle, key: string) {
   return gone;
 }
 
-/** Bytes that the browser says it could still keep. */
+/** Returns the bytes that the browser could still store, as far as it reports. */
 async function estimateRoom() {
   const { quota = Infinity, usage = 0 } = (await navigator.storage.estimate?.().catch(() => null)) ?? {};
   return Math.max(0, quota - usage);
@@ -245,13 +234,10 @@ function megabytes(bytes: number) {
   return `${Math.ceil(bytes / 1e6)} MB`;
 }
 
-/** Returns true if a model is named by its address, and not as on the Hub. */
+/** Returns true for an address, false for a name of the Hub. */
 export const isAddress = (model: string) => /^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(model);
 
-/**
- * An address as it may be kept and shown. Queries hold signatures, which are secret, and new each time although the files
- * are the same.
- */
+/** Returns an address without its query, which may have a secret signature that is new each time. */
 export function withoutQuery(url: string) {
   return url.split(/[?#]/, 1)[0];
 }

@@ -1,14 +1,14 @@
-/** Which of several models serves: the first that this machine can run and this page can reach. */
+/** Loads the first of several models that this machine can run and this page can reach. */
 import { Engine } from "./engine.js";
 import { ForetokenError, badOption, failure } from "./error.js";
 import { OpenAI } from "./openai.js";
 import { checked } from "./options.js";
 import type { Candidate, LoadOptions, Server, Skipped } from "./api.js";
 
-/** Options of a server's candidate in addition to model and address, if nothing of it runs here. */
+/** Options of a server without a `tokenizer`. */
 const SERVER: Record<string, string | null> = { api_key: "string", max_download: null, onProgress: "function", signal: null };
 
-/** @param options of all of them; what a candidate says itself comes first */
+/** @param options defaults of all candidates */
 export async function loadFirst(given: Server | readonly Candidate[], options?: LoadOptions): Promise<Engine> {
   const candidates = [given].flat();
   if (!candidates.length) throw badOption("model", [], "one candidate or more");
@@ -21,7 +21,6 @@ export async function loadFirst(given: Server | readonly Candidate[], options?: 
       engine.skipped = skipped;
       return engine;
     } catch (error) {
-      // The app made a mistake, or has ended it.
       if (!(error instanceof ForetokenError) || ["bad-option", "aborted"].includes(error.code)) throw error;
       skipped.push({ model: called(model), ...(url && { url: [url].flat().join(", ") }), code: error.code, message: error.message });
     }
@@ -31,7 +30,7 @@ export async function loadFirst(given: Server | readonly Candidate[], options?: 
   throw failure(skipped[skipped.length - 1].code, message, { skipped });
 }
 
-/** @returns with its model by name */
+/** Returns a candidate as an object. */
 function described(candidate: any): any {
   const isModel = typeof candidate === "string" || candidate instanceof URL || Array.isArray(candidate) || candidate?.getFileHandle;
   if (isModel) return { model: candidate };
@@ -49,7 +48,7 @@ async function begin(
   if (url && !tokenizer) {
     const server = new OpenAI({ url, model, api_key });
     const { onProgress, signal } = options;
-    // Nothing of it runs here, so that no GPU is asked for.
+    // No GPU is required.
     const engine = await Engine.load(server.url, { device: "auto", onProgress, signal, worker: () => server.connect() as any });
     engine.chat.completions.create = server.create.bind(server) as any;
     return engine;
@@ -58,11 +57,7 @@ async function begin(
   return Engine.load(url ? { url, model, api_key, tokenizer } : model, options);
 }
 
-/**
- * Throws where more would have to be downloaded.
- * @param model the target, if it is to be here
- * @param most bytes
- */
+/** Throws if loading would download more than this many bytes. @param model the target, if it runs on this device */
 async function check(model: any, most: number, { assistant_model, assistant_file, sp_degree, ...options }: LoadOptions) {
   if (!(most >= 0)) throw badOption("max_download", most, "bytes, 0 or more");
   let bytes = 0;

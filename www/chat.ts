@@ -1,4 +1,4 @@
-/** OpenAI's chat completions and embeddings, by the engine. */
+/** OpenAI's chat completions and embeddings. */
 import { badOption, inWords, onDemand } from "./error.js";
 import type { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js";
 import type { Engine } from "./engine.js";
@@ -119,7 +119,7 @@ export function draws({ do_sample = "auto", temperature, top_k, top_p, min_p, se
   return temperature === undefined ? [top_k, top_p, min_p, seed].some((value) => value !== undefined) : temperature !== 0;
 }
 
-/** Returns the options of a request: null stands for the default. */
+/** Returns the options of a request that are not null. */
 function meant(body: Record<string, any>) {
   for (const [name, values] of Object.entries(NEUTRAL)) {
     const allowed = values.map((value) => JSON.stringify(value));
@@ -129,15 +129,15 @@ function meant(body: Record<string, any>) {
   return Object.fromEntries(Object.entries(body).filter(([name, value]) => value != null && !without.has(name)));
 }
 
-/** The messages as they are now: a stream begins later, and a caller may go on with its list. */
+/** Copies messages, because a stream begins later. */
 function copy(messages: any) {
   const isMessage = (each: unknown) => typeof each === "object" && each !== null;
   let copied: any;
   try {
-    // As they would travel to OpenAI: what a framework watches through proxies can be cloned no other way.
+    // JSON also copies the proxies of frameworks.
     if (Array.isArray(messages) && messages.length && messages.every(isMessage)) copied = JSON.parse(JSON.stringify(messages));
   } catch {
-    // A BigInt, or a circle.
+    // A BigInt or a cycle.
   }
   if (!copied) throw badOption("messages", messages, "a list of one { role, content } or more");
   return copied;
@@ -158,12 +158,11 @@ export async function complete(engine: Engine, body: ChatRequest & { stream?: bo
   const { max_tokens, max_completion_tokens = max_tokens, stop, prediction, tool_choice, parallel_tool_calls, ...others } = rest;
   const prompt = copy(messages);
   const options: GenerateOptions = { signal: request?.signal, ...others };
-  // Most requests name none.
   const toolbox = rest.tools !== undefined || tool_choice !== undefined ? await onDemand(import("./tools.js")) : null;
   const marks = !toolbox || ["auto", "none", undefined].includes(tool_choice) ? undefined : await toolbox.marksOf(engine);
   const tools = toolbox?.calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat, marks);
   if (tool_choice === "none") delete options.tools;
-  // What marks a call is a special token of many models.
+  // The marks of calls may be special tokens.
   if (tools) options.skip_special_tokens = false;
   if (tools?.response_format) options.response_format = tools.response_format;
   const newReader = () => (toolbox && tools ? new toolbox.AnswerReader(tools.format, tools.names, tools.most) : AS_IT_IS);
@@ -176,7 +175,7 @@ export async function complete(engine: Engine, body: ChatRequest & { stream?: bo
     throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
   const { seed } = options;
   const seeded = (index: number) => (index && seed !== undefined ? { ...options, seed: Number(seed) + index } : options);
-  // All at once, so that no other prompt comes between.
+  // All at once, so that no other prompt is read between them.
   const generate = () => Array.from({ length: n }, (_, index) => engine.generate(prompt, seeded(index)));
   if (stream) return chunks(generate, { ...head, object: "chat.completion.chunk" }, newReader, stream_options?.include_usage);
   const generations = await Promise.all(generate().map(({ result }) => result));
@@ -207,7 +206,7 @@ const AS_IT_IS: Reader = { read: (text) => (text ? [{ content: text }] : []), ca
 
 const finish = (reason: string, calls: ToolCall[]) => (reason === "stop" && calls.length ? "tool_calls" : reason);
 
-/** @param generate not called before somebody reads */
+/** Streams chunks. Generation begins with the first read. */
 async function* chunks(generate: () => GenerationStream[], head: object, newReader: () => Reader, includeUsage?: boolean) {
   const chunk = (index: number, delta: object, more: object = {}) => ({
     ...head,
@@ -237,7 +236,6 @@ async function* chunks(generate: () => GenerationStream[], head: object, newRead
   if (includeUsage) yield { ...head, choices: [], usage: usage(all) };
 }
 
-/** @param all of each choice */
 function usage(all: Stats[]): CompletionUsage {
   const [{ num_prompt_tokens: prompt_tokens, num_cached_tokens: cached_tokens }] = all;
   const sum = (of: (stats: Stats) => number) => all.reduce((sum, stats) => sum + of(stats), 0);

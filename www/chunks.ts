@@ -1,38 +1,30 @@
-/**
- * A chunk as its readers have it: from disk as often as they like, from memory once, because a model is as large as the
- * GPU's memory. `read` gives null for what is no longer there; then the chunk is fetched again.
- */
+/** Downloaded chunks, on disk or in memory. Bytes in memory can be read once, because a model may be larger than the memory. */
 import { CHUNK } from "./cache.js";
 
 export type Chunk = {
-  /** bytes, counted from where the chunk begins */
+  /** Reads bytes of the chunk. Null if they are gone; then the chunk is downloaded again. */
   read: (start: number, end: number) => Promise<Uint8Array<ArrayBuffer> | null>;
 };
 
-/** Bytes in memory that wait for a reader, at most: more only where a file's tensors lie in quite another order than they are read. */
+/** Maximum unread bytes in memory. They exceed this only if tensors are read in another order than stored. */
 const MOST_UNREAD = 16 * CHUNK;
-/** So few bytes of a chunk, such as its norms, stay in any case: to forget them frees nothing and costs a whole chunk. */
+/** Chunks with at most this many unread bytes stay: dropping them frees little, and costs a download. */
 const FEW = CHUNK / 64;
 
-export class DiskChunk implements Chunk {
-  declare blob: Blob;
-
-  constructor(blob: Blob) {
-    this.blob = blob;
-  }
-
-  async read(start: number, end: number) {
-    try {
-      return new Uint8Array(await this.blob.slice(start, end).arrayBuffer());
-    } catch {
-      // It was deleted meanwhile, by a person or by the browser.
-      return null;
-    }
-  }
-}
+/** A chunk on disk. The user or the browser may delete it. */
+export const diskChunk = (blob: Blob): Chunk => ({
+  read: (start, end) =>
+    blob
+      .slice(start, end)
+      .arrayBuffer()
+      .then(
+        (bytes) => new Uint8Array(bytes),
+        () => null,
+      ),
+});
 
 export class MemoryChunk implements Chunk {
-  /** Data that was not read yet. */
+  /** Unread parts. */
   #parts: { at: number; bytes: Uint8Array<ArrayBuffer> }[];
 
   constructor(bytes: Uint8Array<ArrayBuffer>) {
@@ -60,12 +52,12 @@ export class MemoryChunk implements Chunk {
   }
 }
 
-/** A small part does not keep the whole buffer alive. */
+/** Copies a small part, so that it does not keep the whole buffer alive. */
 function shrink(bytes: Uint8Array<ArrayBuffer>) {
   return 2 * bytes.length < bytes.buffer.byteLength ? bytes.slice() : bytes;
 }
 
-/** The chunks of a model that no disk holds; when too much of them waits, the oldest are forgotten. */
+/** The chunks of a model in memory. If they are too many, the oldest are dropped. */
 export class Memory {
   #chunks: Set<MemoryChunk> = new Set();
 

@@ -1,14 +1,14 @@
-/** A conversation with a model: what was said, and how it goes on. */
+/** A conversation with a model. */
 import { badOption } from "./error.js";
 import type { GenerateOptions, GenerationStream, Message } from "./api.js";
 import type { Engine } from "./engine.js";
 
-/** `messages` are what was said before: a system message, for example; the rest holds for every answer */
+/** `messages` are earlier messages, for example a system message. The other options apply to all answers. */
 export type ConversationOptions = { messages?: readonly Message[] } & Omit<GenerateOptions, "signal" | "onProgress">;
 
 const BUSY = () => badOption("messages", "another turn", "one turn after the other: await the result of the one before, or abort it");
 
-/** An answer that fails before it begins. */
+/** Returns an answer that fails before it begins. */
 function refused(error: Error): GenerationStream {
   const result = Promise.reject(error);
   result.catch(() => {});
@@ -16,14 +16,11 @@ function refused(error: Error): GenerationStream {
 }
 
 /**
- * Conversations of one engine may take turns: what is cached of the latest ones stays (`prompt_cache_bytes`), so that none is read
- * again. `messages` can be kept as JSON and given to another conversation.
+ * Conversations of one engine may alternate: keys and values of the latest ones stay cached (`prompt_cache_bytes`). `messages` can be stored
+ * as JSON and passed to another conversation.
  */
 export class Conversation {
-  /**
-   * Vue's mark for objects that it must not wrap: private fields belong to the object itself.
-   * @ignore
-   */
+  /** @ignore Forbids Vue to wrap the conversation: proxies have no private fields. */
   __v_skip = true;
   #engine;
   #options;
@@ -35,14 +32,12 @@ export class Conversation {
   constructor(engine: Engine, { messages = [], ...options }: ConversationOptions = {}) {
     this.#engine = engine;
     this.#options = options;
-    /** All messages, the oldest first. */
     this.messages = JSON.parse(JSON.stringify(messages));
   }
 
   /**
-   * The user says something, and the model answers. Where nothing comes of it, the message is taken back.
-   * @param options for this answer
-   * @returns as of {@link Engine.generate}; at its end the answer is among the messages, as far as it came
+   * Adds a message of the user and generates the answer, as {@link Engine.generate} does. The answer, even an aborted one, is added to the
+   * messages at its end. Without an answer the user's message is removed.
    */
   send(message: string | Message, options?: GenerateOptions): GenerationStream {
     if (this.#isWriting) return refused(BUSY());
@@ -50,7 +45,7 @@ export class Conversation {
     return this.#answer(options, () => this.messages.pop());
   }
 
-  /** The model answers once more; where nothing comes of it, its last answer comes back. */
+  /** Replaces the model's last answer. Without a new answer the last one stays. */
   regenerate(options?: GenerateOptions) {
     if (this.#isWriting) return refused(BUSY());
     const last = this.messages.at(-1);
@@ -59,7 +54,7 @@ export class Conversation {
     return this.#answer(options, () => this.messages.push(last));
   }
 
-  /** Replaces the message with this index by another one of the user, and removes all later ones. */
+  /** Replaces a message of the user and removes all later messages. */
   edit(index: number, message: string | Message, options?: GenerateOptions) {
     if (this.#isWriting) return refused(BUSY());
     if (!(index in this.messages)) return refused(badOption("index", index, `0 to ${this.messages.length - 1}`));
@@ -68,15 +63,15 @@ export class Conversation {
     return this.#answer(options, () => this.messages.splice(index, 1, ...gone));
   }
 
-  /** Returns another conversation that begins with the first `count` messages, all by default. */
+  /** Returns a new conversation with the first `count` messages, by default all. */
   branch(count: number = this.messages.length) {
     return new Conversation(this.#engine, { ...this.#options, messages: this.messages.slice(0, count) });
   }
 
   /**
-   * Saves the conversation in this browser (OPFS), in place of another one of that name; `engine.chat.restore(name)` goes on with it. Keys
-   * and values come along, so that the same model on the same device does not read it again. Fulfils with how many tokens those are.
-   * Rejects with `storage` if the browser keeps nothing for this page.
+   * Saves the conversation in this browser (OPFS) in place of an earlier one of this name. `engine.chat.restore(name)` continues it. The
+   * cached keys and values are saved too, for the same model on the same device. Fulfils with their number of tokens. Rejects with
+   * `storage` if the browser stores nothing for this page.
    */
   async save(name: string) {
     if (this.#isWriting) throw BUSY();
@@ -85,7 +80,7 @@ export class Conversation {
 
   #answer(options: GenerateOptions | undefined, undo: () => void): GenerationStream {
     this.#isWriting = true;
-    // A function has no options to spread: the engine refuses it.
+    // The engine refuses a function.
     const stream = this.#engine.generate(this.messages, typeof options === "function" ? options : { ...this.#options, ...options });
     const keep = (content: string | undefined) => {
       this.#isWriting = false;

@@ -1,7 +1,4 @@
-/**
- * foretoken in a page: language models on the user's own GPU, made fast by lossless speculative decoding.
- * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
- */
+/** The engine as a page calls it: a proxy of a worker. Importing this file has no effect, so servers may import it. */
 import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption, failure, onDemand } from "./error.js";
 import { checked, readLoad } from "./options.js";
@@ -33,16 +30,16 @@ import type {
 import type { ChatRequest, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions } from "./chat.js";
 import type { ConversationOptions } from "./conversation.js";
 import type { FromWorker, Loading, Method, Methods } from "./protocol.js";
-import type { SavedChatInfo } from "./kept.js";
-import type { Spawned } from "./spawn.js";
+import type { SavedChatInfo } from "./storage.js";
+import type { WorkerHandle } from "./start-worker.js";
 import type { ToolFormat } from "./tools.js";
 
 export { Conversation, ForetokenError };
 
 const shapes = () => onDemand(import("./chat.js"));
-const kept = () => onDemand(import("./kept.js"));
+const storage = () => onDemand(import("./storage.js"));
 
-/** A copy without proxies, such as Vue makes of what components hold: the browser clones none. */
+/** Returns a copy without proxies, such as Vue's: browsers cannot clone them. */
 function plain<T>(value: T): T {
   const given = value as any;
   if (Array.isArray(given)) return given.map(plain) as T;
@@ -50,40 +47,33 @@ function plain<T>(value: T): T {
   return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, plain(value)])) as T;
 }
 
-/** Returns a list of texts as it is, and one of a single text. */
+/** Returns a list of texts, also for a single text. */
 function listed(option: string, texts: any): any[] {
   if (typeof texts !== "string" && !texts?.[Symbol.iterator]) throw badOption(option, texts, "a text, or a list of texts or token ids");
   return typeof texts === "string" ? [texts] : [...texts];
 }
 
-/** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
+/** A model and its draft model. Calls are answered one after the other. */
 export class Engine {
-  /**
-   * The cache of downloaded models. `delete` takes a model's name or URL, nothing for all of them; it is
-   * false when there was none, or when a page is loading it just now.
-   */
+  /** The cache of downloaded models. `delete()` deletes all. It returns false if there is none, or if a page is loading it. */
   static cache = {
-    list: async () => (await kept()).listModels(),
-    delete: async (model: string | URL | undefined) => (await kept()).removeModel(model),
+    list: async () => (await storage()).listModels(),
+    delete: async (model: string | URL | undefined) => (await storage()).removeModel(model),
   };
 
-  /**
-   * Vue's mark for objects that it must not wrap: private fields belong to the object itself.
-   * @ignore
-   */
+  /** @ignore Forbids Vue to wrap the engine: proxies have no private fields. */
   __v_skip = true;
   #calls: Map<
     number,
     { resolve: (value: any) => void; reject: (reason: unknown) => void; onEvent: (event: any) => void; signal?: AbortSignal; method: Method }
   > = new Map();
   #next = 0;
-  /** none after it broke down, until it is needed again */
-  #worker: Spawned | null = null;
-  /** Workers that have a target each, where there are several. */
-  #hired: Map<number, Spawned> = new Map();
-  /** How to load the models, at first and into a new worker. */
+  /** Null after a breakdown, until the next call. */
+  #worker: WorkerHandle | null = null;
+  /** Workers that the first one requested: instances of models, threads. */
+  #moreWorkers: Map<number, WorkerHandle> = new Map();
   #load;
-  /** why nothing works any more */
+  /** The reason why all calls are rejected. */
   #end: ForetokenError | null = null;
   #last: Stats | null = null;
   #info: { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null } = {
@@ -104,13 +94,12 @@ export class Engine {
 
   /**
    * @private Use {@link Engine.load}.
-   * @param spawn starts a worker
+   * @param startWorker starts a worker
    */
-  constructor(args: Loading, onProgress: ((progress: Progress) => void) | undefined, spawn: (failed: (reason: string) => void) => Spawned) {
-    this.#load = { args, onProgress, spawn };
-    /** Candidates before the one that serves, and why they do not. */
+  constructor(args: Loading, onProgress: ((progress: Progress) => void) | undefined, startWorker: (failed: (reason: string) => void) => WorkerHandle) {
+    this.#load = { args, onProgress, startWorker };
+    /** Candidates before the loaded one, and why they could not be loaded. */
     this.skipped = [];
-    /** its result depends on `stream` */
     const create: any = async (body: ChatRequest, request: RequestOptions) => (await shapes()).complete(this, body, request);
     const converse = (options?: ConversationOptions) => new Conversation(this, checked(options));
     const restore = async (name: string) => {
@@ -118,31 +107,31 @@ export class Engine {
       return new Conversation(this, { ...options, messages });
     };
     /**
-     * `engine.chat(options)` begins a {@link Conversation}; `restore(name)` goes on with one that was saved in this browser, `list()`
-     * and `delete(name)` are of these.
+     * `engine.chat(options)` begins a {@link Conversation}. `restore(name)` continues one that was saved in this browser; `list()` and
+     * `delete(name)` manage the saved ones.
      *
-     * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
-     * with an async iterable of {@link ChatCompletionChunk}s, whose text begins when it is read and ends when its reader leaves.
-     * Errors are those of {@link Engine.generate}.
+     * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true` with an async
+     * iterable of {@link ChatCompletionChunk}s. A stream begins when it is first read; leaving the loop ends it. Errors are those of
+     * {@link Engine.generate}.
      */
     this.chat = Object.assign(converse, {
       completions: { create },
       restore,
-      list: async () => (await kept()).listChats(),
-      delete: async (name: string) => (await kept()).removeChat(name),
+      list: async () => (await storage()).listChats(),
+      delete: async (name: string) => (await storage()).removeChat(name),
     });
     /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
     this.embeddings = { create: async (body, request) => (await shapes()).embeddings(this, body, request) };
   }
 
   /**
-   * Loads a model, and a draft model if one is named.
+   * Loads a model, and a draft model if given.
    *
    * Rejects with a {@link ForetokenError}: `webgpu-unavailable`, `gpu-blocked`, `out-of-gpu-memory`, `device-lost`;
    * `not-found`, `network`, `integrity`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
    * `unsupported-architecture`; `bad-option`, `aborted`, `internal`; of servers `unauthorized`, `overloaded`, `tokenizer-mismatch`; of candidates
    * `download-too-large`.
-   * Of several candidates, the first serves that this machine can run and this page can reach; `skipped` says why others do not.
+   * Of several candidates, the first one that this machine can run and this page can reach is loaded. `skipped` lists the others.
    */
   static async load(model: Model | Server | readonly Candidate[], options?: LoadOptions): Promise<Engine> {
     const given = model as any;
@@ -153,8 +142,8 @@ export class Engine {
   }
 
   /**
-   * Returns the facts about a model that its headers contain, before it is loaded: of each file with weights, the first 8 MB are
-   * downloaded, and kept for a load. Rejects as {@link Engine.load} does.
+   * Returns facts about a model without loading it. The first 8 MB of each file with weights are downloaded, and kept for a load.
+   * Rejects as {@link Engine.load} does.
    */
   static async inspect(model: Model, options?: Omit<LoadOptions, "assistant_model">): Promise<Inspection> {
     const engine = await Engine.#begin("inspect", model, options);
@@ -163,9 +152,9 @@ export class Engine {
   }
 
   static async #begin(method: "load" | "inspect", model: Model, options?: LoadOptions) {
-    const { args, onProgress, signal, spawn } = await readLoad(method, model, options);
+    const { args, onProgress, signal, startWorker } = await readLoad(method, model, options);
     if (signal?.aborted) throw aborted(signal);
-    const engine = new Engine(args, onProgress, spawn);
+    const engine = new Engine(args, onProgress, startWorker);
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
@@ -180,12 +169,12 @@ export class Engine {
   }
 
   /**
-   * Continues a prompt, at once or after the calls before. Iterate over the pieces, once, or await `result`, or both; leaving
-   * the loop early ends the generation, and so does the signal. What is not read is written all the same.
+   * Continues a prompt, after earlier calls. Iterate over the pieces, once, or await `result`, or both. Leaving the loop early ends the
+   * generation, and so does the signal. A generation that nothing iterates over runs to its end.
    *
    * Both reject with a {@link ForetokenError}: `bad-option`, `bad-template`, `context-full`, `non-finite-logits`,
    * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. The engine stays usable:
-   * the next call sets up again what broke down, the GPU's device or the worker.
+   * the next call restores the GPU's device or the worker.
    */
   generate(prompt: Prompt, options?: GenerateOptions): GenerationStream {
     const { signal, onProgress, ...rest } = options ?? {};
@@ -222,10 +211,9 @@ export class Engine {
   }
 
   /**
-   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. Not where several workers have the models
-   * (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
+   * Returns the embedding of each text: its hidden states after the final norm, pooled. Not with several workers (`sp_degree`,
+   * `draft_device`). Rejects as {@link Engine.generate} does.
    * @param texts one text, or a list of texts, chats or token ids
-   * @returns one each
    */
   async embed(texts: string | readonly Prompt[], options?: EmbedOptions): Promise<Float32Array[]> {
     const { pooling = "mean", normalize = true, signal } = checked(options, { pooling: null, normalize: "boolean", signal: null });
@@ -233,28 +221,23 @@ export class Engine {
   }
 
   /**
-   * How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached. Where
-   * and how it rejects, {@link Engine.embed} says.
+   * Returns the log-probability of each continuation of a prompt, from the model's unchanged logits. The prompt is read once. Limits and
+   * errors are those of {@link Engine.embed}.
    * @param continuations one text, or a list of texts, with the space before them, or token ids
-   * @returns one each
    */
   async score(prompt: Prompt, continuations: string | readonly (string | readonly number[])[], options?: { signal?: AbortSignal }): Promise<Score[]> {
     const { signal } = checked(options, { signal: null });
     return this.#call("score", { prompt, continuations: listed("continuations", continuations) }, undefined, { signal }).result;
   }
 
-  /**
-   * The tokens of a text, or of messages under the chat template, as `generate` would see them.
-   * Rejects with `bad-option`, `bad-tokenizer` or `bad-template`.
-   * @returns ids
-   */
+  /** Returns the token ids that `generate` would read. Rejects with `bad-option`, `bad-tokenizer` or `bad-template`. */
   tokenize(prompt: string | readonly Message[], options?: Pick<GenerateOptions, TemplateOption>): Promise<number[]> {
     return this.#call("encode", { prompt, options: options ?? {} }).result;
   }
 
   /**
-   * The text of some tokens. Rejects with `bad-option` or `bad-tokenizer`.
-   * @param options `skip_special_tokens`: leave out end tokens and the like; true by default
+   * Returns the text of tokens. Rejects with `bad-option` or `bad-tokenizer`.
+   * @param options `skip_special_tokens`: omit end tokens and the like; true by default
    */
   async detokenize(ids: readonly number[] | Uint32Array, options?: { skip_special_tokens?: boolean }): Promise<string> {
     const { skip_special_tokens = true } = checked(options, { skip_special_tokens: "boolean" });
@@ -263,35 +246,31 @@ export class Engine {
     return this.#call("decode", { ids: plain, skip_special: skip_special_tokens }).result;
   }
 
-  /**
-   * Does what {@link Conversation.save} does.
-   * @returns tokens that are not read again
-   */
+  /** See {@link Conversation.save}. */
   saveChat(name: string, messages: readonly Message[], options: object): Promise<number> {
     return this.#call("save", { name, messages, options }).result;
   }
 
-  /** Statistics of the last generation, under vLLM's names; null before the first. */
+  /** Statistics of the latest generation, under vLLM's names; null before the first. */
   get stats() {
     return this.#last;
   }
 
-  /** The GPU. */
   get device() {
     return this.#info.device;
   }
 
-  /** Bytes on the GPU, by model; `draft` is null without one. */
+  /** Bytes on the GPU, by model. */
   get memory() {
     return this.#info.memory;
   }
 
-  /** Warnings about the loading: that nothing could be kept, for example. */
+  /** Warnings about loading, for example that downloads cannot be kept. */
   get warnings(): string[] {
     return this.#info.warnings;
   }
 
-  /** How the model's chat template writes calls of tools; null where that is not known. */
+  /** How the model's chat template writes calls of tools; null if unknown. */
   get toolFormat() {
     return this.#info.toolFormat;
   }
@@ -301,7 +280,7 @@ export class Engine {
     return this.#call("counters", {}).result;
   }
 
-  /** Ends the worker and frees the GPU's memory. What still runs, and what is asked later, rejects with `aborted`. */
+  /** Ends the worker and frees the GPU's memory. Running and later calls reject with `aborted`. */
   dispose() {
     this.#dispose(aborted());
   }
@@ -311,12 +290,12 @@ export class Engine {
     this.#stop(this.#end);
   }
 
-  /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
+  /** Starts a worker and loads the models into it. Calls wait in the worker meanwhile. */
   async #start(method: "load" | "inspect" = "load") {
-    const { args, onProgress, spawn } = this.#load;
-    const worker = spawn((message) => this.#worker === worker && this.#stop(failure("internal", message)));
+    const { args, onProgress, startWorker } = this.#load;
+    const worker = startWorker((message) => this.#worker === worker && this.#stop(failure("internal", message)));
     this.#worker = worker;
-    worker.onmessage = ({ data }) => this.#hear(data);
+    worker.onmessage = ({ data }) => this.#receive(data);
     try {
       this.#info = (await this.#send(method, args, onProgress).result) as any;
     } catch (error) {
@@ -325,9 +304,9 @@ export class Engine {
     }
   }
 
-  /** @param own options, those included that the worker does not see */
+  /** @param own options, including those that the worker does not get */
   #call<M extends Method>(method: M, args: Methods[M]["args"], onEvent?: (event: Methods[M]["event"]) => void, own?: GenerateOptions) {
-    // After a breakdown: calls that wait in the new worker get the reason why it could not be set up.
+    // After a breakdown. If the new worker fails, its waiting calls are rejected with the reason.
     if (!this.#worker && !this.#end) this.#start().catch(() => {});
     return this.#send(method, args, onEvent, own);
   }
@@ -354,19 +333,18 @@ export class Engine {
     return { id, result };
   }
 
-  /** Ends the call that runs, once the worker has got the message; takes back one that waits, at once. */
+  /** Ends a running call as soon as the worker gets the message, and a waiting call at once. */
   #abort(id: number) {
     if (!this.#calls.has(id)) return;
     this.#worker?.postMessage({ type: "abort", id }, []);
-    // The worker answers in this order.
     const [running] = this.#calls.keys();
-    if (id !== running) this.#hear({ type: "error", id, error: aborted() });
+    if (id !== running) this.#receive({ type: "error", id, error: aborted() });
   }
 
-  #hear(message: FromWorker) {
+  #receive(message: FromWorker) {
     if (message.type === "fatal") return this.#stop(new ForetokenError(message.error));
-    if (message.type === "hire") return this.#hire(message.id);
-    if (message.type === "dismiss") return this.#dismiss(message.id);
+    if (message.type === "start_worker") return this.#startWorker(message.id);
+    if (message.type === "end_worker") return this.#endWorker(message.id);
     const call = this.#calls.get(message.id);
     if (!call) return;
     if (message.type === "event") return call.onEvent(message.event);
@@ -375,38 +353,38 @@ export class Engine {
     const { signal, method } = call;
     const error = new ForetokenError(message.error, signal?.aborted ? { cause: signal.reason } : undefined);
     if ((error.detail as any)?.option !== "options") return call.reject(error);
-    const refused = import("./trouble.js").then(
+    const refused = import("./error-hints.js").then(
       ({ suggest }) => suggest(error, method),
       () => error,
     );
     refused.then(call.reject as any);
   }
 
-  /** Starts a worker for a target and brings it together with the one that asked for it. */
-  #hire(id: number) {
-    const asking = this.#worker as Spawned;
-    const failed = (reason: string) => asking.postMessage({ type: "not_hired", id, reason }, []);
+  /** Starts another worker and connects it with the one that requested it. */
+  #startWorker(id: number) {
+    const asking = this.#worker as WorkerHandle;
+    const failed = (reason: string) => asking.postMessage({ type: "worker_failed", id, reason }, []);
     const { port1, port2 } = new MessageChannel();
-    asking.postMessage({ type: "hired", id, port: port1 }, [port1]);
+    asking.postMessage({ type: "worker_started", id, port: port1 }, [port1]);
     try {
-      const worker = this.#load.spawn(failed);
+      const worker = this.#load.startWorker(failed);
       worker.postMessage({ type: "serve", port: port2 }, [port2]);
-      this.#hired.set(id, worker);
+      this.#moreWorkers.set(id, worker);
     } catch ({ message }) {
       failed(message);
     }
   }
 
-  #dismiss(id: number) {
-    this.#hired.get(id)?.terminate();
-    this.#hired.delete(id);
+  #endWorker(id: number) {
+    this.#moreWorkers.get(id)?.terminate();
+    this.#moreWorkers.delete(id);
   }
 
-  /** Ends the workers; what waits for them rejects. The next call starts another, unless the engine was disposed of. */
+  /** Ends the workers and rejects all calls. The next call starts another worker, unless the engine was disposed of. */
   #stop(reason: ForetokenError) {
     this.#worker?.terminate();
     this.#worker = null;
-    for (const id of [...this.#hired.keys()]) this.#dismiss(id);
+    for (const id of [...this.#moreWorkers.keys()]) this.#endWorker(id);
     const calls = [...this.#calls.values()];
     this.#calls.clear();
     for (const { reject } of calls) reject(reason);

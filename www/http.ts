@@ -1,23 +1,30 @@
-/** Requests to servers. What a server with a target is asked and answers, the engine's module knows (src/wasm/engine/served.rs). */
+/** HTTP requests. */
 
-/**
- * Asks a server: posts JSON, or gets what is there.
- * @param key sent as `Authorization: Bearer`
- * @param body JSON
- */
-export function ask(url: string, key: string | undefined, body: string | undefined, how: RequestInit) {
-  const headers = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
-  return fetch(url, { method: body ? "POST" : "GET", headers, body, ...how });
+type RequestOptions = Omit<RequestInit, "headers"> & { headers?: Record<string, string>; body?: string; key?: string };
+
+/** Sends a request: POST if it has a `body`, which is JSON, else GET. `key` is sent as `Authorization: Bearer`. */
+export function request(url: string, { headers, key, ...options }: RequestOptions) {
+  const { body } = options;
+  const all = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }), ...headers };
+  return fetch(url, { method: body ? "POST" : "GET", headers: all, ...options });
 }
 
-/** Returns after how many seconds a server wants to be asked again, which it says in seconds or as a date. */
+/** Parses `Retry-After`, which is in seconds or a date. Returns seconds; undefined without it. */
 export function retryAfter(headers: Headers) {
-  const said = headers.get("retry-after");
-  const seconds = said && (Number(said) >= 0 ? Number(said) : (Date.parse(said) - Date.now()) / 1000);
+  const value = headers.get("retry-after");
+  const seconds = value && (Number(value) >= 0 ? Number(value) : (Date.parse(value) - Date.now()) / 1000);
   return seconds || seconds === 0 ? Math.max(seconds, 0) : undefined;
 }
 
-/** Returns what a promise gives that a server keeps, unless it is silent for too long. */
+/** Returns a controller that `signal` aborts too. AbortSignal.any is younger than WebGPU. */
+export function linked(signal: AbortSignal) {
+  const control = new AbortController();
+  signal.addEventListener("abort", () => control.abort(), { signal: control.signal });
+  if (signal.aborted) control.abort();
+  return control;
+}
+
+/** Awaits a promise for this many seconds; then calls `giveUp` and rejects. */
 export async function unlessSilent<T>(promise: Promise<T>, seconds: number, giveUp: () => void = () => {}): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const silent = new Promise((_, reject) => {
@@ -33,26 +40,23 @@ export async function unlessSilent<T>(promise: Promise<T>, seconds: number, give
   }
 }
 
-/** A request and its answer, as it comes. */
+/** A request and its streamed answer. */
 class Exchange {
   #control = new AbortController();
   #response: Promise<Response>;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #silence;
 
-  /**
-   * @param body JSON to post; without it, it is only asked what is there
-   * @param silence seconds without a byte, after which it fails
-   */
+  /** @param silence seconds without a byte after which the request fails */
   constructor(url: string, key: string | undefined, body: string | undefined, silence: number) {
     this.#silence = silence;
     const { signal } = this.#control;
-    // A redirect would take the key elsewhere.
-    this.#response = ask(url, key, body, { signal, redirect: "error", credentials: "omit", cache: "no-store" });
+    // A redirect would send the key elsewhere.
+    this.#response = request(url, { key, body, signal, redirect: "error", credentials: "omit", cache: "no-store" });
     this.#response.catch(() => {});
   }
 
-  /** @returns first the head, then the body in pieces; null at the end */
+  /** Returns the head, then the pieces of the body, then null. */
   next(): Promise<{ status: number; retryAfter?: number } | Uint8Array | null> {
     return unlessSilent(this.#next(), this.#silence, () => this.abort());
   }
@@ -67,13 +71,12 @@ class Exchange {
     return { status, retryAfter: retryAfter(headers) };
   }
 
-  /** Breaks it off. */
   abort() {
     this.#control.abort();
   }
 }
 
-/** Lets messages and answers in, sooner than a timer. */
+/** Lets other events run; faster than a timer. */
 const turn = () =>
   new Promise((resolve: (value?: unknown) => void) => {
     const { port1, port2 } = new MessageChannel();
@@ -84,7 +87,7 @@ const turn = () =>
     port2.postMessage(null);
   });
 
-/** As the engine's module wants it. */
+/** Requests of the engine's module: the type `Sender` in Rust. */
 export const transport = {
   send: (url: string, key: string | undefined, body: string | undefined, silence: number) => new Exchange(url, key, body, silence),
   pause: (seconds: number) => (seconds ? new Promise((resolve) => setTimeout(resolve, 1000 * seconds)) : turn()),

@@ -2,16 +2,13 @@
 import { Cache } from "./cache.js";
 import { isFailure } from "./error.js";
 import { transport } from "./http.js";
-import { openFiles } from "./hub.js";
+import { openFiles } from "./model-files.js";
 import type { Failure, Loading } from "./protocol.js";
 
-/** Seconds after which `auto` takes the CPU instead of an adapter that does not come. */
+/** Seconds to wait for an adapter before `auto` uses the CPU. */
 const ADAPTER = 10;
 
-/**
- * Makes the search for an adapter reliable: a browser that has just started may have none for a moment, some throw, and some never answer.
- * @param isAuto whether the CPU may take over
- */
+/** Makes requests for adapters reliable: a browser may have none just after its start, throw, or never answer. */
 export function findAdapter(isAuto: boolean) {
   const gpu = navigator.gpu as any;
   if (!gpu) return;
@@ -25,29 +22,25 @@ export function findAdapter(isAuto: boolean) {
   };
 }
 
-/** Description of the GPU from the browser: the engine inside sees no name. */
+/** Returns the browser's name of the GPU, which the engine's module does not get. */
 export async function adapterName() {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
   const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
   return description || `${vendor} ${architecture}`.trim();
 }
 
-/**
- * Returns true if there are two adapters of one kind. Another kind rounds differently: a text that two kinds write together would be
- * neither's.
- */
+/** Returns true if there are two adapters of one kind. Kinds round differently, so several targets need the same. */
 export async function hasTwins() {
   const preferences = ["high-performance", "low-power"] as const;
   const adapters = await Promise.all(preferences.map((powerPreference) => navigator.gpu.requestAdapter({ powerPreference })));
   const [a, b] = adapters.map((adapter) => [adapter?.info?.vendor, adapter?.info?.architecture, adapter?.info?.description].join());
-  // Where a browser hides what it has, nothing is known.
+  // Browsers may hide the description.
   return a === b && a.length > 3;
 }
 
-/** Callbacks for progress and warnings, and a signal that ends the loading. */
 type Context = { emit: (event: unknown) => void; warn: (text: string) => void; signal: AbortSignal };
 
-/** Returns functions that open models and report it. */
+/** Returns functions that open models and report progress. */
 export function opening({ hub, base }: Pick<Loading, "hub" | "base">, { emit, signal, warn }: Context) {
   const cache = hub.cache ? new Cache(warn) : undefined;
   const tell: (phase: string, loaded: number, total: number) => void = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
@@ -56,7 +49,7 @@ export function opening({ hub, base }: Pick<Loading, "hub" | "base">, { emit, si
     open: (model: any, role: "target" | "assistant") => openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
     upload(loaded: number, total: number) {
       tell("upload", loaded, total);
-      // The kernels are compiled and checked on this device between the last byte and the end of loading.
+      // After the upload, kernels are compiled and checked.
       if (loaded === total && !uploaded) tell("compile", 0, 1);
       uploaded = loaded === total;
     },
@@ -64,7 +57,7 @@ export function opening({ hub, base }: Pick<Loading, "hub" | "base">, { emit, si
   };
 }
 
-/** Lets only that progress through which is one. */
+/** Drops progress that falls. */
 export function rising(emit: (event: any) => void): (event: any) => void {
   const most = new Map();
   return (event) => {
@@ -76,10 +69,8 @@ export function rising(emit: (event: any) => void): (event: any) => void {
   };
 }
 
-/** The message of a panic, which the engine stores. */
 const panicked = () => (globalThis as any).foretoken_panic;
 
-/** Returns a message's fields: a cloned `Error` would lose them. */
 export function explain(error: any): Failure {
   if (isFailure(error)) return { code: error.code, message: error.message, detail: error.detail ?? null };
   return { code: "internal", message: String(panicked() ?? error?.stack ?? error), detail: null };

@@ -1,34 +1,34 @@
-/** The engine's worker as a thread of Node: what worker.js expects around it, and `file:` addresses for fetch. */
+/** The engine's worker as a thread of Node: defines the globals of a worker, and `file:` addresses for fetch. */
 import { setMaxListeners } from "node:events";
 import { open } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { parentPort } from "node:worker_threads";
 import type { MessagePort } from "node:worker_threads";
 
-// A signal has a listener for each request of a model.
+// A signal has a listener per request.
 setMaxListeners(0);
 const events = new EventTarget();
 const { fetch } = globalThis;
 const navigator: { gpu?: unknown; locks?: LockManager } = globalThis.navigator ?? {};
 const port = parentPort as MessagePort;
 
-/** The GPU: Deno has one, Node where the package `webgpu` is installed. */
+/** Returns Deno's GPU, or that of the package `webgpu` in Node. */
 async function findGpu() {
   if (navigator.gpu) return navigator.gpu;
   try {
-    // Bundlers of servers cannot follow it to its driver.
+    // Bundlers cannot bundle its driver.
     // @ts-expect-error: it is an optional peer.
     const { create, globals } = await import(/* webpackIgnore: true */ /* turbopackIgnore: true */ "webgpu");
     Object.assign(globalThis, globals);
     const gpu = create([]);
-    // Its `keys()` give no iterator.
+    // `keys()` of this set returns no iterator.
     return Object.defineProperty(gpu, "wgslLanguageFeatures", { value: new Set(gpu.wgslLanguageFeatures) });
   } catch {
     return undefined;
   }
 }
 
-/** A file, or the part of it that is asked for, as a server would answer. */
+/** Answers a request for a file, or a part of it, like a server. */
 async function answer(url: URL, { headers }: RequestInit = {}) {
   let file: import("node:fs/promises").FileHandle | undefined;
   try {
@@ -41,7 +41,7 @@ async function answer(url: URL, { headers }: RequestInit = {}) {
     const range = `bytes ${first}-${Number(first) + bytes.length - 1}/${size}`;
     return new Response(bytes, { status: 206, headers: { "content-type": type, "content-range": range } });
   } catch {
-    // No such file, or a folder.
+    // The file is missing or a folder.
     return new Response(null, { status: 404 });
   } finally {
     await file?.close();
@@ -54,7 +54,7 @@ Object.assign(globalThis, {
   addEventListener: events.addEventListener.bind(events),
   removeEventListener: events.removeEventListener.bind(events),
   postMessage: port.postMessage.bind(port),
-  // By this the module knows a worker, and asks its navigator for the GPU.
+  // By this global the engine's module recognises a worker.
   WorkerGlobalScope: EventTarget,
   fetch(address: RequestInfo | URL, options: RequestInit | undefined) {
     const url = new URL(address instanceof Request ? address.url : address);

@@ -1,20 +1,20 @@
-/** foretoken in Node and Deno: the engine's worker is a thread, and a model can be a folder on the disk. */
+/** The engine in Node and Deno: its worker is a thread, and models can be folders on disk. */
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { badOption } from "./error.js";
-import { place } from "./spawn.js";
+import { platform } from "./start-worker.js";
 
 export * from "./engine.js";
 
-// By another name, because webpack would build the worker into a server's bundle.
+// Otherwise webpack would bundle the worker for servers.
 const here = import.meta.url;
 
-import type { Spawned } from "./spawn.js";
+import type { WorkerHandle } from "./start-worker.js";
 
-class Thread implements Spawned {
+class Thread implements WorkerHandle {
   onmessage: any = null;
   onerror: any = null;
-  // Not what this process was started with: `--input-type` is an error there.
+  // Without the flags of this process: threads refuse `--input-type`.
   #worker = new Worker(new URL("node-worker.js", here), { execArgv: [] });
 
   constructor() {
@@ -31,16 +31,16 @@ class Thread implements Spawned {
   }
 }
 
-const { spawn } = place;
-const inNode: typeof place = {
-  spawn(where, name, failed) {
+const { startWorker } = platform;
+const inNode: typeof platform = {
+  startWorker(where, name, failed) {
     if (typeof where === "string") throw badOption("worker", where, "a function that starts a worker");
     if (name !== undefined) throw badOption("shared", true, "in a browser");
-    return spawn(where ?? (() => new Thread() as any), name, failed);
+    return startWorker(where ?? (() => new Thread() as any), name, failed);
   },
   base: () => pathToFileURL("./").href,
-  // The characters of a path mean themselves: # and ? begin no other part of a URL.
+  // Escapes # and ?.
   path: (model) => (/^\.{0,2}\//.test(model) ? pathToFileURL(model).href : model),
   cache: false,
 };
-Object.assign(place, inNode);
+Object.assign(platform, inNode);

@@ -1,15 +1,15 @@
-/** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
+/** A server with OpenAI's API, in place of a worker. */
 import { draws } from "./chat.js";
 import { aborted, badOption, failure } from "./error.js";
-import { ask, retryAfter } from "./http.js";
-import { place } from "./spawn.js";
+import { request, retryAfter } from "./http.js";
+import { platform } from "./start-worker.js";
 import type { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, RequestOptions } from "./chat.js";
 import type { ErrorCode } from "./error.js";
 import type { ToWorker } from "./protocol.js";
-import type { Spawned } from "./spawn.js";
+import type { WorkerHandle } from "./start-worker.js";
 
-/** Options that say how a text is computed, not which. */
+/** Options that do not change the text. */
 const NO_PART = [
   "num_assistant_tokens",
   "num_assistant_tokens_schedule",
@@ -22,15 +22,15 @@ const NO_PART = [
   "speculation",
   "overlap",
 ];
-/** Options that are sent to no server, with their defaults. */
+/** Options that servers do not have, with their defaults. */
 const UNKNOWN = { no_repeat_ngram_size: 0, bad_words_ids: [], context: "error" } as const;
-/** Their names in the API. */
+/** Other names in the API. */
 const NAMES: Record<string, string> = { max_new_tokens: "max_tokens", min_new_tokens: "min_tokens" };
 
-/** Seconds in which a server has to say that it is there. */
+/** Seconds to wait for the list of models. */
 const REACH = 20;
 
-/** The engine's error codes by HTTP status; others of 400 to 499 are about the request, the rest is the server's trouble. */
+/** Error codes by HTTP status. Other statuses: `bad-option` for 400 to 499, else `network`. */
 const CODES: Record<number, ErrorCode> = {
   401: "unauthorized",
   403: "unauthorized",
@@ -41,7 +41,7 @@ const CODES: Record<number, ErrorCode> = {
   529: "overloaded",
 };
 
-/** The options of a request, under the API's names. Like the engine, it takes the most likely token where nothing asks for others. */
+/** Returns options under the API's names. As in the engine, the default is the most likely token. */
 function asked(options: Record<string, any>) {
   const given = Object.entries(options).filter(([name, value]) => value != null && !NO_PART.includes(name));
   const body: Record<string, any> = Object.fromEntries(given.map(([name, value]) => [NAMES[name] ?? name, value]));
@@ -59,12 +59,12 @@ function asked(options: Record<string, any>) {
   if (typeof prediction === "string") body.prediction = { type: "content", content: prediction };
   if (form?.type === "regex" || form?.type === "grammar")
     throw badOption("response_format", form.type, "text, json_object or json_schema, where a server writes");
-  // The engine does this in any case; OpenAI needs an option for it.
+  // The engine is always strict.
   if (form?.json_schema) body.response_format = { ...form, json_schema: { name: "answer", strict: true, ...form.json_schema } };
   return body;
 }
 
-/** The events of a stream, parsed; whether the last one was there, `[DONE]` says. */
+/** Parses the events of a stream. Throws if the stream ends before `[DONE]`. */
 async function* events(bytes: ReadableStream<Uint8Array>) {
   const reader = bytes.pipeThrough(new TextDecoderStream() as any).getReader();
   let rest = "";
@@ -81,7 +81,7 @@ async function* events(bytes: ReadableStream<Uint8Array>) {
   }
 }
 
-/** All of it, where a server leaves something out. */
+/** Adds fields that a server may omit. */
 const whole = ({ prompt_tokens_details, completion_tokens_details, ...usage }: any): CompletionUsage => ({
   ...usage,
   prompt_tokens_details: { cached_tokens: 0, ...prompt_tokens_details },
@@ -90,7 +90,7 @@ const whole = ({ prompt_tokens_details, completion_tokens_details, ...usage }: a
 
 export class OpenAI {
   #key;
-  /** Ends what is on its way. */
+  /** Ends all requests. */
   #closing = new AbortController();
 
   declare model: string;
@@ -104,15 +104,14 @@ export class OpenAI {
     this.model = model;
     this.#key = api_key ?? "";
     try {
-      const { origin, pathname } = new URL(address, place.base());
-      // Of a host alone, what is usual.
+      const { origin, pathname } = new URL(address, platform.base());
       this.url = `${origin}${pathname === "/" ? "/v1" : pathname.replace(/\/$/, "")}`;
     } catch {
       throw badOption("url", url, "the address of an API like OpenAI's, https://host/v1");
     }
   }
 
-  /** @param text that may hold the key, since servers quote what they refuse */
+  /** Removes the key from a text: servers may quote it. */
   #withoutKey(text: string) {
     return this.#key ? text.replaceAll(this.#key, "...") : text;
   }
@@ -121,10 +120,7 @@ export class OpenAI {
     return failure(code, this.#withoutKey(`${this.url}: ${message}`), detail);
   }
 
-  /**
-   * Reads the message of a refusal.
-   * @param said the body, as far as it was JSON
-   */
+  /** Returns the error of a refusal. @param said the body, if it was JSON */
   #refused(said: any, status: number, headers?: Headers) {
     const { message = said?.message ?? said?.detail, code: reason, param } = said?.error ?? {};
     const words = typeof message === "string" ? message : typeof said?.error === "string" ? said.error : "";
@@ -136,22 +132,19 @@ export class OpenAI {
     return this.#failed(code, `${status}${words && `: ${words.slice(0, 500)}`}`, { status, ...more });
   }
 
-  /**
-   * @param signal the caller's
-   * @returns that, and the end of the engine
-   */
+  /** Combines the caller's signal and the end of the engine. */
   #until(signal?: AbortSignal | null): AbortSignal {
     return AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
   }
 
   async #ask(path: string, body: object | undefined, signal: AbortSignal) {
-    const response = await this.#during(signal, () => ask(`${this.url}/${path}`, this.#key, body && JSON.stringify(body), { signal }));
+    const response = await this.#during(signal, () => request(`${this.url}/${path}`, { key: this.#key, body: body && JSON.stringify(body), signal }));
     if (response.ok) return response;
     const said = await response.json().catch(() => null);
     throw this.#refused(said, response.status, response.headers);
   }
 
-  /** Turns failures on the way into network errors, unless the request was aborted. */
+  /** Turns failures into network errors, unless the request was aborted. */
   async #during<T>(signal: AbortSignal, work: () => Promise<T>) {
     try {
       return await work();
@@ -166,7 +159,7 @@ export class OpenAI {
     return this.#failed("network", "the answer is not that of such an API");
   }
 
-  /** @returns the chunks */
+  /** Yields the chunks. */
   async *#stream(path: string, body: object, signal: AbortSignal): AsyncGenerator<any, void> {
     const leaving = new AbortController();
     const both = AbortSignal.any([signal, leaving.signal]);
@@ -183,12 +176,12 @@ export class OpenAI {
         yield value.usage ? { ...value, usage: whole(value.usage) } : value;
       }
     } finally {
-      // So that the server stops writing.
+      // The server stops.
       if (!isWhole) leaving.abort();
     }
   }
 
-  /** Chat completions: what the engine's own do, but for the model's name, which is the server's. */
+  /** Chat completions, as those of the engine, but with the server's model name. */
   async create(body: ChatRequest & { stream?: boolean | null }, request?: RequestOptions | null): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
     const { stream, ...rest } = body ?? {};
     const signal = this.#until(request?.signal);
@@ -225,7 +218,7 @@ export class OpenAI {
         const piece = choice?.delta?.content ?? choice?.text ?? "";
         first ||= piece && seconds();
         text += piece;
-        // Which token it is, the API does not say.
+        // The API omits token ids.
         if (piece) tell({ tokens: [{ id: -1, text: piece, origin: "target" }] });
         if (choice?.finish_reason) ended = choice.finish_reason === "length" ? "length" : "stop";
         usage = used ?? usage;
@@ -238,10 +231,7 @@ export class OpenAI {
     return { text, token_ids: [], finish_reason, stats: statistics(body, usage, first, seconds()) };
   }
 
-  /**
-   * Checks that the server answers and accepts the key.
-   * @returns warnings
-   */
+  /** Checks that the server answers and accepts the key. Returns warnings. */
   async #check(signal: AbortSignal): Promise<string[]> {
     const late = AbortSignal.timeout(REACH * 1000);
     const both = AbortSignal.any([signal, late]);
@@ -252,14 +242,14 @@ export class OpenAI {
       return isListed ? [] : [`${this.url} does not list a model ${this.model}`];
     } catch (error) {
       if (late.aborted && !signal.aborted) throw this.#failed("network", `no answer within ${REACH} seconds`);
-      // Not all of them have a list.
+      // Some servers have no list.
       if (["not-found", "bad-option"].includes(error.code)) return [];
       throw error;
     }
   }
 
-  /** In a worker's place. */
-  connect(): Spawned {
+  /** Returns a handle with a worker's interface. */
+  connect(): WorkerHandle {
     this.#closing = new AbortController();
     const running: Map<number, AbortController> = new Map();
     const answer = async ({ id, method, args }: Extract<ToWorker, { type: "call" }>, tell: (event: any) => void): Promise<unknown> => {
@@ -268,7 +258,7 @@ export class OpenAI {
       if (method === "generate") return this.#generate(args as any, tell, signal);
       throw badOption("model", this.model, `for ${method}: a model on this device`);
     };
-    const port: Spawned = {
+    const port: WorkerHandle = {
       onmessage: null,
       postMessage(message) {
         if (message.type === "abort") running.get(message.id)?.abort();
@@ -296,11 +286,7 @@ export class OpenAI {
 const NOTHING: ModelMemory = { weights: 0, kv: 0, scratch: 0, read_per_token: 0 };
 const MEMORY: Memory = { target: NOTHING, draft: null };
 
-/**
- * Returns the known statistics of a text that a server wrote; the rest is 0.
- * @param first seconds to the first piece
- * @param total seconds
- */
+/** Returns the statistics of a server's text; unknown values are 0. @param first seconds to the first piece */
 function statistics(asked: Record<string, any>, usage: CompletionUsage | undefined, first: number, total: number): Stats {
   const written = usage?.completion_tokens ?? 0;
   const tokens_per_second = written > 1 && total > first ? (written - 1) / (total - first) : 0;

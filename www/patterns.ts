@@ -1,9 +1,8 @@
-// The regular expressions of tokenizers, for browser/regex: the browser has them, and all of Unicode's tables. They are written for
-// Oniguruma, or for Rust, which differ in what follows.
+// Regular expressions of tokenizers, for browser/regex. They are written for Oniguruma or Rust, and translated to JavaScript.
 import { toRegExp } from "./oniguruma.js";
 
 const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}";
-/** Rust's meaning, outside of a class of characters and inside. */
+/** Translations of Rust's syntax outside and inside of a class of characters. */
 const MEANINGS: Record<string, [string, string]> = {
   "^": ["\\A", "^"],
   $: ["\\z", "\\$"],
@@ -13,14 +12,13 @@ const MEANINGS: Record<string, [string, string]> = {
   "\\B": [`(?:(?<=[${WORD}])(?=[${WORD}])|(?<![${WORD}])(?![${WORD}]))`, "\\B"],
 };
 
-/** By number. */
 const patterns: RegExp[] = [];
 const numbers: Map<string, number> = new Map();
 
-/** Oniguruma's meaning, outside of a class and inside. */
+/** Translates Rust's syntax to Oniguruma's. */
 function translate(pattern: string) {
   let depth = 0;
-  // A bracket that would close a class stands for itself at its beginning.
+  // A closing bracket at the beginning of a class is a character.
   return pattern.replace(/\\.|\[\^?\]?|[\]^$]|\(\?\w*[mx]/gs, (part) => {
     if (part.startsWith("(?") && depth === 0) throw new Error(`the flags of ${part} are not supported`);
     if (part.startsWith("[")) depth++;
@@ -29,7 +27,7 @@ function translate(pattern: string) {
   });
 }
 
-/** The number of a pattern; of the same always the same one. */
+/** Returns the number of a pattern. */
 export function compile(pattern: string) {
   let number = numbers.get(pattern);
   if (number === undefined) {
@@ -39,7 +37,7 @@ export function compile(pattern: string) {
   return number;
 }
 
-/** The next match; as in fancy-regex none where it takes too much: of millions of characters. */
+/** Returns the next match; null, as in fancy-regex, if it needs too much memory. */
 function search(regex: RegExp, text: string) {
   try {
     return regex.exec(text);
@@ -48,16 +46,16 @@ function search(regex: RegExp, text: string) {
   }
 }
 
-/** Returns where its first matches start and end in a text, in bytes of UTF-8. */
+/** Returns the starts and ends of the first matches, in bytes of UTF-8. */
 export function matches(pattern: number, text: string, most: number) {
   const regex = patterns[pattern];
   const found = [];
-  // One place in the text, in units of UTF-16 and in bytes.
+  // One position, in units of UTF-16 and in bytes.
   let [unit, byte] = [0, 0];
   const bytes = (end: number) => {
     for (; unit < end; unit++) {
       const code = text.charCodeAt(unit);
-      // Two units together are a character of four bytes.
+      // Surrogates: two units are a character of four bytes.
       byte += code < 0x80 ? 1 : code < 0x800 || (code & 0xf800) === 0xd800 ? 2 : 3;
     }
     return byte;
@@ -69,7 +67,7 @@ export function matches(pattern: number, text: string, most: number) {
     if (!match) break;
     const [start, end] = [match.index, match.index + match[0].length];
     if (start === end) regex.lastIndex += (text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1;
-    // As in Rust, where one ends there is none that is empty.
+    // As in Rust, no empty match follows a match directly.
     if (start < end || end !== last) found.push(bytes(start), bytes(end));
     last = end;
   }

@@ -1,5 +1,5 @@
-// What a page and its workers say to each other: plain objects, whose `type` says which they are.
-import type { Work } from "./crew.js";
+// Messages between a page and its workers: plain objects with a `type`.
+import type { InstanceLoad } from "./instance-workers.js";
 import type { ErrorCode } from "./error.js";
 import type { ToolFormat } from "./tools.js";
 import type {
@@ -18,32 +18,31 @@ import type {
   Token,
 } from "./api.js";
 
-/** an error, before the page makes a `ForetokenError` of it: a cloned `Error` loses its fields */
+/** The fields of a `ForetokenError`, which a cloned `Error` would lose. */
 export type Failure = { code: ErrorCode; message: string; detail: unknown };
 
-/** a model as a message can carry it */
+/** A model, in a form that can be cloned. */
 export type Source = string | readonly File[] | FileSystemDirectoryHandle;
 
 export type Loading = {
-  /** of a target on a server: what has its tokenizer and configuration */
+  /** For a target on a server: files with its tokenizer and configuration. */
   model: Source;
-  /** where the target is, if it is on servers */
+  /** Set if the target is on servers. */
   server?: { urls: string[]; model: string; api_key?: string };
   assistant?: Source;
-  /** the address of the module, if it is not in the folder of the worker */
+  /** Address of the engine's module, if it is not in the folder of the worker. */
   wasm?: string;
   hub: { endpoint?: string; revision?: string; token?: string; cache: boolean };
-  /** what relative addresses start from */
+  /** Base of relative addresses. */
   base?: string;
-  /** about the loading, for a person to read */
   warnings: string[];
-  /** what the engine's module reads itself */
+  /** Options that the engine's module reads. */
   options: Record<string, any>;
 };
 
 export type Loaded = { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null };
 
-/** The calls of a page, one after the other: arguments, result, and events meanwhile. */
+/** Calls of a page: arguments, result, and events before the result. */
 export type Methods = {
   load: { args: Loading; result: Loaded; event: Progress };
   inspect: { args: Loading; result: Inspection; event: Progress };
@@ -52,7 +51,7 @@ export type Methods = {
   score: { args: { prompt: Prompt; continuations: (string | readonly number[])[] }; result: Score[]; event: never };
   encode: { args: { prompt: string | readonly Message[]; options: Pick<GenerateOptions, TemplateOption> }; result: number[]; event: never };
   decode: { args: { ids: number[]; skip_special: boolean }; result: string; event: never };
-  /** gives the tokens that are not read again */
+  /** The result is the number of saved tokens. */
   save: { args: { name: string; messages: readonly Message[]; options: object }; result: number; event: never };
   restore: { args: { name: string }; result: { messages: Message[]; options: object; cached: number }; event: never };
   counters: { args: Record<string, never>; result: Counters; event: never };
@@ -61,44 +60,44 @@ export type Method = keyof Methods;
 
 export type ToWorker =
   | { [M in Method]: { type: "call"; id: number; method: M; args: Methods[M]["args"] } }[Method]
-  /** ends a call, which is still answered */
+  /** Ends a call, which is still answered. */
   | { type: "abort"; id: number }
-  /** of a worker that several pages share: the page is there for as long as it holds this lock */
+  /** To a shared worker: the page holds this lock until it ends. */
   | { type: "join"; lock: string }
-  | { type: "hired"; id: number; port: MessagePort }
-  | { type: "not_hired"; id: number; reason: string }
-  /** the worker has a target from now on, and gets the rest through this port */
+  | { type: "worker_started"; id: number; port: MessagePort }
+  | { type: "worker_failed"; id: number; reason: string }
+  /** Makes the worker an instance or a thread, which gets its messages through this port. */
   | { type: "serve"; port: MessagePort };
 
 export type FromWorker =
   | { type: "event"; id: number; event: any }
   | { type: "result"; id: number; result: any }
   | { type: "error"; id: number; error: Failure }
-  /** nothing works in there any more */
+  /** The worker is broken. */
   | { type: "fatal"; error: Failure }
-  /** asks for another worker */
-  | { type: "hire"; id: number }
-  | { type: "dismiss"; id: number };
+  /** Requests another worker. */
+  | { type: "start_worker"; id: number }
+  | { type: "end_worker"; id: number };
 
-/** of a worker that pages share: it is there for as long as it holds this lock */
+/** Messages of a shared worker, which holds `lock` until it ends. */
 export type FromShared = FromWorker | { type: "joined"; lock: string };
 
-/** what the worker that writes a text says to those that have a target, or the draft model, each */
-export type ToMember =
-  | { type: "load"; load: Work & { lock: string } }
+/** Messages from the engine's worker to instances and threads. */
+export type ToInstance =
+  | { type: "load"; load: InstanceLoad & { lock: string } }
   | { type: "order"; order: object }
   | { type: "counters" }
-  /** has rows of matrices from now on, and answers in this memory alone */
+  /** Makes the worker a thread, which answers in this memory and reads no more messages. */
   | { type: "share"; buffer: SharedArrayBuffer; module: WebAssembly.Module };
 
-export type FromMember =
-  /** it reads messages; sent first */
+export type FromInstance =
+  /** The first message: the worker can receive. */
   | { type: "listening" }
-  /** it holds its lock now */
-  | { type: "here" }
+  /** The instance holds its lock, or the thread is ready. */
+  | { type: "started" }
   | { type: "progress"; progress: Progress }
   | { type: "ready"; device: DeviceInfo; memory: object }
-  | { type: "told"; text: number | null; report: any }
+  | { type: "report"; text: number | null; report: any }
   | { type: "counters"; counters: Counters }
   | { type: "error"; error: Failure }
   | { type: "fatal"; error: Failure };

@@ -1,4 +1,4 @@
-/** Items that wait for their readers, or readers that wait for items. */
+/** Asynchronous queue. */
 export class Queue<T> {
   #items: T[] = [];
   #ended = false;
@@ -10,21 +10,17 @@ export class Queue<T> {
     this.#waiting.clear();
   }
 
-  /** @param item of no interest after the end */
+  /** Adds an item, unless the queue has ended. */
   push(item: T) {
     if (!this.#ended) this.#items.push(item);
     this.#wake();
   }
 
-  /** Forgets what waits. */
   clear() {
     this.#items.length = 0;
   }
 
-  /**
-   * Ends it, once.
-   * @param error what a reader gets after the last item
-   */
+  /** Ends the queue. @param error thrown to readers after the last item */
   end(error: unknown = null) {
     if (this.#ended) return;
     this.#ended = true;
@@ -32,10 +28,7 @@ export class Queue<T> {
     this.#wake();
   }
 
-  /**
-   * @param within milliseconds
-   * @returns the next item; undefined at the end, and where none comes in that time
-   */
+  /** Returns the next item; undefined at the end, and after `within` milliseconds without one. */
   async shift(within?: number): Promise<T | undefined> {
     let late = false;
     const becomeLate = () => {

@@ -1,4 +1,4 @@
-/** Calls of tools: how models write them, and OpenAI's shapes of them. */
+/** Tool calls: formats of models, and OpenAI's objects. */
 import { badOption } from "./error.js";
 import type { Engine } from "./engine.js";
 
@@ -21,12 +21,12 @@ export type Tool = { type: string; function: { name: string; description?: strin
 
 export type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
 
-/** A call as far as it is there. */
+/** A call that may be incomplete. */
 type Call = {
   name?: string;
   /** JSON, or its beginning */
   arguments: string;
-  /** where the text goes on after it; -1 where the call does */
+  /** Position after the call; -1 if the call is incomplete. */
   end: number;
 };
 
@@ -38,7 +38,7 @@ const FORMATS: Record<ToolFormat, { open: string; close: string; isBare?: true; 
   gemma: { open: "<start_function_call>", close: "<end_function_call>", read: readGemma },
 };
 
-/** @param pattern sticky */
+/** Returns the position after a match of a sticky pattern. */
 function skip(text: string, from: number, pattern: RegExp): number {
   pattern.lastIndex = from;
   return from + (pattern.exec(text)?.[0].length ?? 0);
@@ -54,7 +54,7 @@ function endOfValue(text: string, from: number) {
     if (piece === '"') return -1;
     if (/[[{]/.test(piece) && piece.length === 1) depth += 1;
     else if (/[\]}]/.test(piece) && piece.length === 1) depth -= 1;
-    // A number may go on.
+    // A number at the end may continue.
     if (depth <= 0 && !/^[\s,:]/.test(piece)) return pattern.lastIndex < text.length || /["\]}]$/.test(piece) ? pattern.lastIndex : -1;
   }
   return -1;
@@ -79,7 +79,7 @@ function readJson(text: string, from: number): Call | null {
     const json = text.slice(value, end < 0 ? text.length : end);
     if (name === "arguments" || name === "parameters") {
       if (json.startsWith("{")) call.arguments = json;
-      // Some write them as a text that is JSON.
+      // Some models write arguments as a string of JSON.
       else if (end > 0) call.arguments = json.startsWith('"') ? (parsed(json) ?? "") : "";
     }
     if (end < 0) return call;
@@ -88,10 +88,7 @@ function readJson(text: string, from: number): Call | null {
   }
 }
 
-/**
- * Escapes the control characters in strings: small models write line breaks as they are.
- * @param json or its beginning
- */
+/** Escapes control characters in the strings of JSON, or of its beginning: small models write plain line breaks. */
 const escaped = (json: string) =>
   json.replace(/"(?:[^"\\]|\\.)*\\?(?:"|$)/gs, (string) =>
     // A backslash before one becomes part of its escape, because it may have been streamed already.
@@ -124,7 +121,7 @@ function readGemma(text: string, from: number): Call | null {
   if (!found) return /^\s*(?:c|ca|cal|call|call:\s*[\w.-]*)?$/.test(text.slice(from)) ? { arguments: "", end: -1 } : null;
   const close = text.indexOf(FORMATS.gemma.close, head.lastIndex);
   const raw = text.slice(head.lastIndex, close < 0 ? text.length : close).trimEnd();
-  // Texts stand between marks; what lies between texts is JSON but for the marks of its keys.
+  // Texts are between marks. The rest is JSON without quotes around keys.
   const json = raw
     .split("<escape>")
     .map((part, i) => (i % 2 ? JSON.stringify(part) : part.replace(/([{,]\s*)([^\s:{}[\],"]+)\s*:/g, '$1"$2":')))
@@ -141,20 +138,19 @@ function begun(text: string, mark: string) {
 }
 
 /**
- * An answer, apart: its content, and the calls of the named tools. What is no such call is content. With `isWhole` false the answer
- * goes on: then both are beginnings of what they will be.
- * @param text special tokens included
+ * Splits an answer into its content and the calls of the named tools. If the answer continues (not `isWhole`), both are beginnings.
+ * @param text with special tokens
  */
 export function readAnswer(text: string, format: ToolFormat, names: readonly string[], isWhole: boolean) {
   const { open, close, isBare, read } = FORMATS[format];
   const calls: (Call & { name: string })[] = [];
-  // Calls may begin without a mark where the answer does, or after a thought.
+  // At the beginning and after a thought, calls may begin without a mark.
   let [content, at, first, hasThought] = ["", 0, 0, false];
   for (;;) {
     const isCallNext = calls.length > 0 && text[at] === "{";
     const bare = isBare && at === first ? skip(text, at, /\s*/y) : -1;
     const start = isCallNext ? at : text[bare] === "{" ? bare : text.indexOf(open, at);
-    // Thoughts are content, and so are the calls that a model drafts in them.
+    // Thoughts are content, also calls in them.
     const thought = text.slice(at, start < 0 ? undefined : start).match(/<(\/?)think>/);
     if (thought) {
       const end = text.indexOf("</think>", at);
@@ -171,17 +167,17 @@ export function readAnswer(text: string, format: ToolFormat, names: readonly str
     }
     if (start < 0) break;
     const call = read(text, text.startsWith(open, start) ? start + open.length : start);
-    // Whether it is one must never be taken back, so its arguments must have begun.
+    // A call is never taken back, so its arguments must have begun.
     const isCall = call?.name !== undefined && names.includes(call.name) && (call.arguments !== "" || call.end >= 0);
     if (!isCall) {
-      // It is not known yet what it is.
+      // The next text decides.
       if (call && call.end < 0 && !isWhole) return { content: (content + text.slice(at, start)).trimEnd(), calls };
       content += text.slice(at, start + 1);
       at = start + 1;
       continue;
     }
     content += text.slice(at, start);
-    // It may be drafted in a thought that the prompt has opened.
+    // The call may be in a thought that the prompt has opened.
     if (!isWhole && !hasThought && format === "hermes" && content.trim()) return { content: content.trimEnd(), calls };
     calls.push({ ...call, arguments: escaped(call.arguments) } as Call & { name: string });
     if (call.end < 0) return { content: content.trimEnd(), calls };
@@ -195,30 +191,26 @@ export function readAnswer(text: string, format: ToolFormat, names: readonly str
   return { content: isWhole && calls.length === 0 ? content : content.trimEnd(), calls };
 }
 
-/** Mistral's templates want ids like this. */
+/** Returns an id in the form that Mistral's templates require. */
 const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => (byte % 36).toString(36)).join("");
 
-/** Reads an answer as it grows, and gives what is new of it. */
+/** Reads an answer piece by piece, and returns the changes. */
 export class AnswerReader {
   #text = "";
   #content = 0;
   calls: ToolCall[] = [];
 
-  declare format: ToolFormat;
-  declare names: readonly string[];
-  declare most: number;
+  declare format;
+  declare names;
+  declare most;
 
-  /**
-   * @param names of the tools
-   * @param most calls
-   */
+  /** @param most maximum number of calls */
   constructor(format: ToolFormat, names: readonly string[], most: number = Infinity) {
     this.format = format;
     this.names = names;
     this.most = most;
   }
 
-  /** @param isWhole whether that was all */
   read(piece: string, isWhole: boolean = false): { content?: string; tool_calls?: ToolCallDelta[] }[] {
     const { content, calls } = readAnswer((this.#text += piece), this.format, this.names, isWhole);
     const deltas = [];
@@ -249,7 +241,7 @@ const MARKS: Record<ToolFormat, string[]> = {
   gemma: ["<start_function_call>", "<escape>", "<end_function_call>"],
 };
 
-/** How the marks stand in a grammar of this model: special tokens by their ids, others by their characters. */
+/** Marks as a grammar of this model has them: special tokens by their ids, others by their characters. */
 type Marks = Record<string, string>;
 
 export async function marksOf(engine: Pick<Engine, "toolFormat" | "tokenize" | "detokenize">): Promise<Marks> {
@@ -261,10 +253,7 @@ export async function marksOf(engine: Pick<Engine, "toolFormat" | "tokenize" | "
   return Object.fromEntries(await Promise.all(entries));
 }
 
-/**
- * Reads what a request asks for of its tools: how answers are read, and what they must be; null where no tool may be called.
- * @param marks for a call that must come
- */
+/** Returns how answers to a request are read and constrained; null if no tool may be called. @param marks for a required call */
 export function calling(
   { tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }: { tools?: any; tool_choice?: any; parallel_tool_calls?: any },
   format: ToolFormat | null,
@@ -290,14 +279,11 @@ export function calling(
   return { format, names, most: Infinity, response_format: { type: "grammar" as const, grammar } };
 }
 
-/** Spaces as models have seen them, and no others. */
+/** Usual spaces in JSON. */
 const SPACING = { item_separator: ", ", key_separator: ": ", whitespace_flexible: false };
 const json = (schema: object) => `%json ${JSON.stringify({ ...schema, "x-guidance": SPACING })}`;
 
-/**
- * A schema whose references lead to its own root where that is elsewhere.
- * @param isMap whether its keys are names of the caller's
- */
+/** Moves the references of a schema to another root. @param isMap the keys are names, not keywords */
 function below(root: string, schema: any, isMap: boolean = false): any {
   if (Array.isArray(schema)) return schema.map((each) => below(root, each));
   if (typeof schema !== "object" || schema === null) return schema;
@@ -309,7 +295,7 @@ function below(root: string, schema: any, isMap: boolean = false): any {
   return Object.fromEntries(entries);
 }
 
-/** The grammar of one call, or of several, in Lark as llguidance reads it. */
+/** Returns the grammar of one call or several, in llguidance's Lark. */
 function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, mark: (text: string) => string) {
   const key = format === "llama" ? "parameters" : "arguments";
   const rules: string[] = [];
@@ -332,15 +318,14 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
   );
 }
 
-/** Keywords of JSON Schema that say nothing of a value, or what is so anyway. */
+/** Keywords of JSON Schema that do not restrict a value. */
 const ANNOTATIONS = ["type", "title", "description", "default", "examples", "$schema", "additionalProperties"];
-/** Keywords that are covered where a value is not written as JSON. */
+/** Keywords that are supported for values in another notation than JSON. */
 const COVERED: Record<string, string[]> = { string: ["minLength", "maxLength"], array: ["items"], object: ["properties", "required"] };
 
 /**
- * How FunctionGemma writes a value that a schema describes: texts between marks, keys bare and in the order of the alphabet.
- * @param mark around texts
- * @param rules of the grammar, which may become more
+ * Returns the grammar of a value in FunctionGemma's notation: texts between marks, keys without quotes and in alphabetical order.
+ * @param rules of the grammar, to which more are added
  */
 function gemmaValue(schema: any, mark: string, rules: string[]): string {
   const either = (parts: string[]) => `(${parts.join(" | ")})`;
@@ -370,7 +355,7 @@ function gemmaValue(schema: any, mark: string, rules: string[]): string {
       rules.push(`${rule}: ${JSON.stringify(`${name}:`)} ${value}`);
       return { rule, isRequired: required.includes(name) };
     });
-  // The first one that is there has no comma before it.
+  // No comma before the first key.
   const last = fields.findIndex(({ isRequired }) => isRequired);
   const lists = (last < 0 ? fields : fields.slice(0, last + 1)).map(({ rule }, i) =>
     [rule, ...fields.slice(i + 1).map(({ rule, isRequired }) => `("," ${rule})${isRequired ? "" : "?"}`)].join(" "),

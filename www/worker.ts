@@ -1,11 +1,8 @@
 /**
- * The engine's own thread: one model pair, one request after the other, for one page or, as a SharedWorker, for several.
- * protocol.ts describes their messages.
- *
- * For several targets it asks the page for more workers of this kind, which instance.ts describes. They report through their port,
- * from crew.ts.
+ * The engine's worker: one model pair, one call after the other, for one page or, as a SharedWorker, for several. protocol.ts describes the
+ * messages. For several targets or threads it requests more workers of this kind (instance.ts).
  */
-import { Crew, type Hired } from "./crew.js";
+import { InstanceWorkers, type StartedWorker } from "./instance-workers.js";
 import { withoutQuery } from "./cache.js";
 import { aborted, badOption, failure } from "./error.js";
 import init, { connect, inspect, load, loadParallel } from "./foretoken.js";
@@ -13,30 +10,27 @@ import initGrammars, { Grammars } from "./grammar.js";
 import { transport } from "./http.js";
 import { orders, work } from "./instance.js";
 import type { FromShared, FromWorker, Loaded, Method, Methods, ToWorker } from "./protocol.js";
-import { restore as restoreChat, save as saveChat } from "./saved.js";
+import { restore as restoreChat, save as saveChat } from "./saved-chats.js";
 import { adapterName, explain, findAdapter, opening, rising } from "./loading.js";
-import { Team } from "./team.js";
+import { Threads } from "./threads.js";
 
 /** The shortest module with an instruction of relaxed SIMD. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
 
-/**
- * Starts the module: what is at this address or, without one, what suits the browser.
- * @param options of loading
- */
+/** Starts the engine's module from an address or, without one, the best module for this browser. */
 async function start(wasm: string | undefined, { device = "auto" }: { device?: unknown }) {
   findAdapter(device === "auto");
   if (!wasm && WebAssembly.validate(Uint8Array.from(RELAXED))) {
     try {
       return await init({ module_or_path: new URL("relaxed_bg.wasm", import.meta.url) });
     } catch {
-      // Not everybody who serves the other one serves this one too.
+      // An app may not serve this file.
     }
   }
   return begin(init, wasm ?? new URL("foretoken_bg.wasm", import.meta.url));
 }
 
-/** Starts a module of WebAssembly. Rejects with `network` if it is not at its address, or of another version. */
+/** Starts a WebAssembly module. Rejects with `network` if it is not at its address, or has another version. */
 async function begin<T>(init: (from: { module_or_path: string | URL }) => Promise<T>, address: string | URL) {
   try {
     return await init({ module_or_path: address });
@@ -49,51 +43,49 @@ async function begin<T>(init: (from: { module_or_path: string | URL }) => Promis
 }
 
 let session: import("./foretoken.js").Session;
-/** The workers that have the targets, where there are several. */
-let crew: Crew | null = null;
+/** Workers of several targets. */
+let instances: InstanceWorkers | null = null;
 let memory: WebAssembly.Memory;
-/** The answer to all pages that ask for the same models. */
+/** The answer to all pages that load the same models. */
 let loaded: Loaded | null = null;
-/** Pages that wait for the models. */
+/** Callbacks of pages that wait for the models. */
 const watching: Set<(event: unknown) => void> = new Set();
-/** Warnings about the loading. */
 let warnings: string[] = [];
 const warn = (text: string) => void warnings.push(text);
-/** Workers that the page was asked for. */
-const hiring: Map<number, (answer: Extract<ToWorker, { type: "hired" | "not_hired" }>) => void> = new Map();
-let hires = 0;
+/** Callbacks of requested workers, by id. */
+const requested: Map<number, (answer: Extract<ToWorker, { type: "worker_started" | "worker_failed" }>) => void> = new Map();
+let requests = 0;
 
-/** Asks the page for a worker. Rejects when it cannot be started. */
-function hire(): Promise<Hired> {
-  const id = hires++;
-  say({ type: "hire", id });
+/** Requests a worker from the page. Rejects if it cannot be started. */
+function requestWorker(): Promise<StartedWorker> {
+  const id = requests++;
+  send({ type: "start_worker", id });
   return new Promise((resolve, reject) => {
     let fail: (reason: string) => void;
     const failed = new Promise<string>((resolve) => (fail = resolve));
-    const dismiss = () => {
-      say({ type: "dismiss", id });
-      hiring.delete(id);
+    const terminate = () => {
+      send({ type: "end_worker", id });
+      requested.delete(id);
     };
     failed.then((reason) => {
-      dismiss();
+      terminate();
       reject(failure("internal", reason));
     });
-    hiring.set(id, (answer) => {
-      if (answer.type === "not_hired") return fail(answer.reason);
+    requested.set(id, (answer) => {
+      if (answer.type === "worker_failed") return fail(answer.reason);
       const { port } = answer;
-      // Firefox loses shared memory that is sent to a port on its way to a worker, so the worker speaks first.
-      port.onmessage = () => resolve({ port, dismiss, failed });
+      // Firefox loses shared memory that is sent to a port before the port is in its worker, so the worker sends first.
+      port.onmessage = () => resolve({ port, terminate, failed });
     });
   });
 }
 
-/** Threads with a share of what the CPU computes. */
-const team = () => new Team(hire, (init as any).__wbindgen_wasm_module, warn);
+const threads = () => new Threads(requestWorker, (init as any).__wbindgen_wasm_module, warn);
 
-/** True if the session knows grammars. */
+/** True if the session has the module of grammars. */
 let hasGrammars = false;
 
-/** Loads the module of grammars, and gives it the vocabulary. */
+/** Loads the module of grammars with the model's vocabulary. */
 async function loadGrammars() {
   await begin(initGrammars, new URL("grammar_bg.wasm", import.meta.url));
   const vocabulary = session.vocabulary();
@@ -110,7 +102,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     ({ memory } = await start(wasm, options));
     warnings = [...given];
     hasGrammars = false;
-    crew = null;
+    instances = null;
     const isParallel = !server && (options.sp_degree > 1 || (assistant && options.draft_device === "cpu"));
     if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
     // Several workers read the same file, each from its beginning.
@@ -118,10 +110,10 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     const { open, upload, done } = opening({ hub, base }, { emit, signal, warn });
     const assisting = assistant ? open(assistant, "assistant") : undefined;
     const files = open(model, "target");
-    if (isParallel) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
+    if (isParallel) instances = new InstanceWorkers({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, requestWorker, emit);
     try {
       if (server) session = await connect(transport, server, files, assisting, options, upload);
-      else session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, team(), options, upload));
+      else session = await (instances ? loadParallel(files, assisting, instances, options) : load(files, assisting, threads(), options, upload));
     } finally {
       files.close?.();
       assisting?.close?.();
@@ -129,7 +121,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
+    loaded = { device, memory: instances?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
     return loaded;
   },
 
@@ -160,7 +152,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
       prompt,
       options,
       (token: unknown) => {
-        // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
+        // The tokens of a round are sent in one message.
         if (tokens.push(token) === 1) queueMicrotask(flush);
         return !signal.aborted;
       },
@@ -203,11 +195,11 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
   },
 
   async counters() {
-    return crew?.counters() ?? session.counters();
+    return instances?.counters() ?? session.counters();
   },
 };
 
-/** Maps each, one after the other. */
+/** Maps a list, one item after the other. */
 async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Promise<U>) {
   const done: U[] = [];
   for (const one of all) {
@@ -217,54 +209,53 @@ async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Pr
   return done;
 }
 
-/** The lock that a worker holds for as long as it lives, if pages share it. */
+/** Name of the lock that a shared worker holds until it ends. */
 let held: Promise<string> | undefined;
 
-/** The page whose worker this is. */
-const say = (message: FromWorker) => globalThis.postMessage(message);
+const send = (message: FromWorker) => globalThis.postMessage(message);
 
-/** A page that asks, and its calls that were not answered yet. */
+/** A page and its unanswered calls. */
 class Client {
   #calls: Map<number, AbortController> = new Map();
-  /** The call that is worked on, if it is one of these. */
+  /** The running call, if it is from this page. */
   #current = -1;
 
-  declare say: (message: FromShared) => void;
+  declare send: (message: FromShared) => void;
 
-  constructor(say: (message: FromShared) => void) {
-    this.say = say;
+  constructor(send: (message: FromShared) => void) {
+    this.send = send;
   }
 
-  hear(message: ToWorker) {
+  receive(message: ToWorker) {
     if (message.type === "call") this.#call(message);
     if (message.type === "abort") this.#abort(message.id);
     if (message.type === "join") this.#join(message.lock);
     if (message.type === "serve") work(message.port, start);
-    if (message.type === "hired" || message.type === "not_hired") hiring.get(message.id)?.(message);
+    if (message.type === "worker_started" || message.type === "worker_failed") requested.get(message.id)?.(message);
   }
 
   #call({ id, method, args }: Extract<ToWorker, { type: "call" }>) {
     const control = new AbortController();
     this.#calls.set(id, control);
-    const tell = (event: unknown) => this.say({ type: "event", id, event });
+    const report = (event: unknown) => this.send({ type: "event", id, event });
     const isLoad = method === "load";
-    if (isLoad) watching.add(tell);
-    const emit = isLoad ? (event: unknown) => watching.forEach((tell) => tell(event)) : tell;
+    if (isLoad) watching.add(report);
+    const emit = isLoad ? (event: unknown) => watching.forEach((report) => report(event)) : report;
     queue = queue.then(async () => {
-      // What was taken back while it waited has had its answer.
+      // A waiting call that was aborted has its answer already.
       if (this.#calls.has(id)) await this.#answer(id, () => methods[method](args as any, { emit, signal: control.signal }));
-      watching.delete(tell);
+      watching.delete(report);
     });
   }
 
   async #answer(id: number, work: () => Promise<any>) {
     this.#current = id;
     try {
-      this.say({ type: "result", id, result: await work() });
+      this.send({ type: "result", id, result: await work() });
     } catch (error) {
       // Nothing in the module may be called after a trap.
       if (error instanceof WebAssembly.RuntimeError) die(error);
-      else this.say({ type: "error", id, error: explain(error) });
+      else this.send({ type: "error", id, error: explain(error) });
     }
     this.#current = -1;
     this.#calls.delete(id);
@@ -273,24 +264,24 @@ class Client {
   #abort(id: number) {
     this.#calls.get(id)?.abort();
     if (id === this.#current || !this.#calls.delete(id)) return;
-    this.say({ type: "error", id, error: explain(aborted()) });
+    this.send({ type: "error", id, error: explain(aborted()) });
   }
 
-  /** @param lock that the page holds */
+  /** @param lock the page holds it until it ends */
   #join(lock: string) {
     navigator.locks.request(lock, () => this.#leave());
     held ??= new Promise((held) => {
       const lock = `foretoken/shared/${crypto.randomUUID()}`;
       navigator.locks.request(lock, () => new Promise(() => held(lock)));
     });
-    held.then((lock) => this.say({ type: "joined", lock }));
+    held.then((lock) => this.send({ type: "joined", lock }));
   }
 
-  /** The page is gone, and what it asked for is not needed. */
+  /** Aborts the calls of a page that has ended. Frees the models after the last page. */
   #leave() {
     clients.delete(this);
     for (const id of [...this.#calls.keys()]) this.#abort(id);
-    // Not the whole worker: a page that comes just then would wait for ever.
+    // The worker itself does not end: a page that connects just then would wait forever.
     queue = queue.then(() => {
       if (clients.size || !loaded) return;
       session.free();
@@ -299,20 +290,18 @@ class Client {
   }
 }
 
-/** The pages that share this worker. */
 const clients: Set<Client> = new Set();
 
-function attend(port: { postMessage: (message: FromShared) => void; onmessage: any }) {
+function addClient(port: { postMessage: (message: FromShared) => void; onmessage: any }) {
   const client = new Client((message) => port.postMessage(message));
   clients.add(client);
-  port.onmessage = ({ data }: { data: ToWorker }) => client.hear(data);
+  port.onmessage = ({ data }: { data: ToWorker }) => client.receive(data);
 }
 
-// Only a SharedWorker has it.
-if ("onconnect" in globalThis) addEventListener("connect", ({ ports }: any) => attend(ports[0]));
-else attend(globalThis as any);
+if ("onconnect" in globalThis) addEventListener("connect", ({ ports }: any) => addClient(ports[0]));
+else addClient(globalThis as any);
 
-// After a panic the promise of the call that caused it never settles; what is thrown arrives here.
+// After a panic the promise of its call never settles; the error arrives here.
 addEventListener("error", (event) => {
   event.preventDefault();
   die(event.message);
@@ -323,7 +312,7 @@ function die(reason: unknown) {
   const message: Extract<FromWorker, { type: "fatal" }> = { type: "fatal", error: explain(reason) };
   const port = orders();
   if (port) return port.postMessage(message);
-  for (const client of clients) client.say(message);
-  // The next page that asks gets another one, under another name.
+  for (const client of clients) client.send(message);
+  // Pages start the next worker under another name.
   if ("onconnect" in globalThis) close();
 }

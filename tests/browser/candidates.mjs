@@ -1,6 +1,6 @@
 // Who serves: a model on this device or a server with OpenAI's API, which here is a stub of another origin.
 import { CSP, listen } from "../../scripts/serve.mjs";
-import { check, equal, faults, launchWithoutWebGpu, open } from "./harness.mjs";
+import { check, equal, faults, launchWithoutWebGpu, open, until } from "./harness.mjs";
 
 const KEY = "sk-secret-of-mine";
 /** Requests to the stub: `{ method, path, key, body }`. */
@@ -362,9 +362,7 @@ export const tests = {
 
   async "a text that is broken off ends at the server, too"() {
     left = 0;
-    const closed = async (count) => {
-      while (left < count) await new Promise((resolve) => setTimeout(resolve, 10));
-    };
+    const closed = (count) => until(`${count} requests that were broken off`, () => left >= count);
     const { aborted, whole, streamed } = await page.evaluate(async () => {
       globalThis.engine = await Engine.load(at("hangs"));
       const controller = new AbortController();

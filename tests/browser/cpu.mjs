@@ -1,6 +1,6 @@
 // The CPU as a device in a page: the texts of transformers with every drafter, also without WebGPU.
 import { readFileSync, readdirSync } from "node:fs";
-import { browserName, check, countWorkers, equal, faults, launchWithFlags, launchWithoutWebGpu, open, rewrite, teach } from "./harness.mjs";
+import { browserName, check, countWorkers, equal, faults, launchWithFlags, launchWithoutWebGpu, open, rewrite, teach, until } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
@@ -90,7 +90,7 @@ export const tests = {
     }
     const cores = Math.min(await isolated.evaluate(() => navigator.hardwareConcurrency), 4);
     equal(named(await write(isolated, texts, { device: "cpu" }))[0], `CPU with ${cores} thread${cores > 1 ? "s" : ""}`, "by default");
-    while (await countWorkers(isolated)) await new Promise((resolve) => setTimeout(resolve, 50));
+    await until("no workers", async () => !(await countWorkers(isolated)));
     await isolated.close();
     equal(named(await write(page, texts, { device: "cpu", threads: 2 })), ["CPU with 1 thread", ids, 1], "without isolation");
   },

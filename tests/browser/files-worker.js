@@ -1,8 +1,8 @@
 // Reads models as the engine's worker does, without the engine, and looks into what is kept of them.
 import { Cache } from "/cache.js";
-import { openFiles } from "/hub.js";
-import { listModels as list, removeModel as remove } from "/kept.js";
-import { patience } from "/transfer.js";
+import { openFiles } from "/model-files.js";
+import { listModels as list, removeModel as remove } from "/storage.js";
+import { patience } from "/downloader.js";
 
 const control = new AbortController();
 const warnings = [];
@@ -26,10 +26,8 @@ const jobs = {
   async read({ files, step = 5_000_000, offline = false, sizesFirst = false, ...from }) {
     const progress = [];
     const source = open(from, (at) => {
-      progress.push(at);
-      if (progress.length > 1) return;
-      postMessage({ begun: true });
-      if (offline) connect(false);
+      postMessage({ reports: progress.push(at) });
+      if (offline && progress.length === 1) connect(false);
     });
     const hashes = {};
     try {

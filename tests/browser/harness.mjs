@@ -108,13 +108,21 @@ export function devtools(context, page) {
   return page ? context.newCDPSession(page) : context.newBrowserCDPSession();
 }
 
-/** In a page: keeps its workers, the oldest first. */
-export function keepWorkers() {
+/** In a page: keeps its workers, the oldest first, and logs the kinds of messages from workers and shared workers. */
+function keepWorkers() {
   globalThis.workers = [];
+  let last = "";
+  const log = ({ data }) => {
+    const { type = data, id = "", event, error } = data ?? {};
+    const line = `from a worker: ${type} ${id} ${error?.message ?? Object.keys(event ?? {})}`;
+    if (line !== last) console.debug(line);
+    last = line;
+  };
   globalThis.Worker = class extends Worker {
     constructor(...given) {
       super(...given);
       globalThis.workers.push(this);
+      this.addEventListener("message", log);
     }
 
     terminate() {
@@ -122,10 +130,70 @@ export function keepWorkers() {
       globalThis.workers.splice(globalThis.workers.indexOf(this), 1);
     }
   };
+  if (globalThis.SharedWorker)
+    globalThis.SharedWorker = class extends SharedWorker {
+      constructor(...given) {
+        super(...given);
+        this.port.addEventListener("message", log);
+      }
+    };
 }
 
-/** The lane of suites that this code belongs to. Its `fail(error)`, set by `run.mjs`, fails the present test of the lane. */
+/**
+ * The lane of suites that this code belongs to, as `newLane` makes it. Its `fail(error)`, set by `run.mjs`, fails the present test of the
+ * lane.
+ */
 export const lane = new AsyncLocalStorage();
+/** `waiting`: descriptions of what is awaited; `log`: the last events of the pages. */
+export const newLane = () => ({ waiting: new Set(), log: [] });
+
+/** Awaits `work` and names it in the report of a test that hangs, with the line of the test. */
+async function awaited(what, work) {
+  const place = new Error().stack.match(/[\w-]+\.mjs:\d+/g)?.find((place) => !place.startsWith("harness")) ?? "";
+  const waiting = lane.getStore()?.waiting;
+  const entry = { what: `${what} ${place}` };
+  waiting?.add(entry);
+  try {
+    return await work();
+  } finally {
+    waiting?.delete(entry);
+  }
+}
+
+/** Waits until `holds()` is true. The test's timeout ends this. @param {string} what is waited for */
+export const until = (what, holds) =>
+  awaited(what, async () => {
+    while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20));
+  });
+
+/** Methods of a page that may wait. */
+const METHODS = ["click", "close", "evaluate", "goto", "textContent", "waitForFunction", "waitForSelector"];
+
+/** Keeps what a page and its workers do, for the report of a test that hangs. @param {import("playwright-core").Page} page */
+export async function watch(page) {
+  const { log } = lane.getStore();
+  const add = (line) => {
+    log.push(`${page.url()}: ${line}`);
+    log.splice(0, log.length - 50);
+    if (process.env.VERBOSE) console.log("  page:", line);
+  };
+  page.on("console", (message) => add(`${message.type()}: ${message.text()}`));
+  page.on("pageerror", ({ message }) => add(`uncaught: ${message}`));
+  page.on("crash", () => add("the page crashed"));
+  page.on("worker", (worker) => {
+    add(`a worker began: ${worker.url()}`);
+    worker.on("close", () => add(`a worker ended: ${worker.url()}`));
+  });
+  for (const name of METHODS) {
+    const call = page[name].bind(page);
+    page[name] = (...given) => awaited(`page.${name}`, () => call(...given));
+  }
+  await page.addInitScript(keepWorkers);
+}
+
+/** Prints what a test that hangs waits for, and what its pages and their workers did. @param {ReturnType<typeof newLane>} store */
+export const report = ({ waiting, log }) =>
+  console.error([...[...waiting].map(({ what }) => `    waits for ${what}`), ...log.map((line) => `    ${line}`)].join("\n"));
 
 /**
  * Answers the page's requests for `pattern` with `handler`. Playwright calls handlers outside of any test and drops their promises, so an
@@ -162,10 +230,9 @@ export const countWorkers = async (page) => (browserName === "chromium" ? page.w
 export async function open(within = browser, path = "/blank/") {
   const page = await within.newPage();
   page.setDefaultTimeout(240_000);
-  await page.addInitScript(keepWorkers);
+  await watch(page);
   page.on("console", (message) => {
     if (/Content.Security.Policy|TrustedScript/i.test(message.text())) violations.push(message.text());
-    if (process.env.VERBOSE) console.log("  page:", message.text());
   });
   await page.exposeFunction("sawCode", (code) => codes.add(code));
   await page.goto(path.startsWith("/") ? url + path : path);

@@ -50,11 +50,7 @@ function listed({ hidden_size, vocab_size, num_hidden_layers, heads, head_dim, i
   return tensors;
 }
 
-/**
- * A folder whose f32 weights are all the same number.
- * @param {Shape} shape
- * @param {number} [value] that number
- */
+/** A folder whose f32 weights are all the same number. @param {Shape} shape @param {number} [value] that number */
 export function synthetic(shape, value = 0.01) {
   let end = 0;
   const tensors = [...listed(shape), ["lm_head.weight", [shape.vocab_size, shape.hidden_size]]];

@@ -11,7 +11,7 @@ import { CSP, listen } from "../../scripts/serve.mjs";
 import { needChromium } from "../../scripts/system.mjs";
 import { codeOf, root } from "../consumer.mjs";
 import { examples } from "../examples.mjs";
-import { FLAGS, browser, check, equal } from "./harness.mjs";
+import { FLAGS, browser, check, equal, until, watch } from "./harness.mjs";
 
 const TYPES = { ".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".json": "application/json", ".wasm": "application/wasm" };
 /** The policy of the demo, but with only the engine's own policy for trusted types. */
@@ -56,12 +56,13 @@ export const after = async () => {
   for (const server of servers) await server.close();
 };
 
-/** Serves folders, the first that has the file; pages with a policy, if one is given. */
-async function serve(folders, { policy, ...headers } = {}) {
+/** Serves folders, the first that has the file; pages with a policy, if one is given. Weights are served when `arrived` fulfils. */
+async function serve(folders, { policy, ...headers } = {}, arrived) {
   const from = [...folders, join(root, "models", "tales")];
-  const { server, url } = await listen((request, response) => {
+  const { server, url } = await listen(async (request, response) => {
     let { pathname } = new URL(request.url, "http://localhost");
     if (pathname.endsWith("/")) pathname += "index.html";
+    if (pathname.endsWith(".safetensors")) await arrived;
     const file = from.map((each) => join(each, pathname)).find((file) => existsSync(file) && statSync(file).isFile());
     const all = { ...headers, ...(policy && { "Content-Security-Policy": policy }) };
     // A page that does nothing.
@@ -85,6 +86,7 @@ async function run(name, bin, program, ...args) {
 /** @param {Function} [first] what the page does before its own scripts */
 async function visit(address, within = context, first = () => {}) {
   const page = await within.newPage();
+  await watch(page);
   await page.addInitScript(first);
   page.setDefaultTimeout(240_000);
   page.errors = [];
@@ -128,13 +130,16 @@ async function refusal(address, module, options) {
 }
 const like = (said, wanted) => check(wanted.test(said), `${said} instead of ${wanted}`);
 
-/** In a shared worker: counts the tokens that are sent to pages, and, once it is closed, lets no timer end before a page has left. */
+/**
+ * In a shared worker: counts the tokens that are sent to pages, and the pages that have joined and left. Once it is closed, no timer ends
+ * before a page has left. It answers each question with the counts.
+ */
 function gate() {
   const { setTimeout } = globalThis;
   const { postMessage } = MessagePort.prototype;
   const request = navigator.locks.request.bind(navigator.locks);
   const channel = new BroadcastChannel("gate");
-  let [tokens, closed] = [0, false];
+  let [tokens, closed, joined, left] = [0, false, 0, 0];
   const held = [];
   // On a fast machine too a text lets messages in while it is written.
   const now = performance.now.bind(performance);
@@ -148,14 +153,20 @@ function gate() {
     closed = false;
     for (const callback of held.splice(0)) setTimeout(callback);
   };
-  navigator.locks.request = (name, ...rest) =>
-    request(name, ...rest.slice(0, -1), async (lock) => {
+  navigator.locks.request = (name, ...rest) => {
+    const isPage = name.startsWith("foretoken/page/");
+    joined += Number(isPage);
+    return request(name, ...rest.slice(0, -1), async (lock) => {
       const result = await rest.at(-1)(lock);
-      if (name.startsWith("foretoken/page/")) open();
-      return result;
+      if (!isPage) return result;
+      left++;
+      open();
     });
+  };
   channel.onmessage = ({ data }) => {
-    channel.postMessage(tokens);
+    // Answers of other workers are no questions.
+    if (typeof data !== "string") return;
+    channel.postMessage({ tokens, joined, left });
     if (data === "close") [tokens, closed] = [0, true];
     if (data === "open") open();
     if (data === "end") close();
@@ -262,7 +273,10 @@ export const tests = {
 
   async "pages share one engine; an abort belongs to its page, and a page that closes gives up its texts"() {
     writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/dist/worker.js";\n`);
-    const address = `${await serve([folder])}/`;
+    // The models arrive when both pages wait for them, so that both get the progress.
+    let arrive;
+    const arrived = new Promise((resolve) => (arrive = resolve));
+    const address = `${await serve([folder], {}, arrived)}/`;
     const workers = () => sharedWorkers(context, address);
     const [a, b, c] = await Promise.all([visit(address), visit(`${address}elsewhere/`), visit(address)]);
     const load = (page, options) =>
@@ -272,7 +286,30 @@ export const tests = {
         globalThis.engine = await Engine.load("/draft/", { shared: true, worker: "/gated.js", onProgress: ({ phase }) => phases.add(phase), ...options });
         return { phases: [...phases], warnings: engine.warnings.join() };
       }, options);
-    for (const { phases, warnings } of await Promise.all([load(a), load(b)])) {
+    const ask = (question) =>
+      b.evaluate(
+        (question) =>
+          new Promise((answer) => {
+            const channel = new BroadcastChannel("gate");
+            channel.onmessage = ({ data }) => answer(data);
+            channel.postMessage(question);
+          }),
+        question,
+      );
+    // A question is lost if the worker has not begun yet, so it is repeated.
+    const counted = (what, holds) =>
+      until(what, async () => {
+        const counts = await b.evaluate(() => {
+          globalThis.channel ??= Object.assign(new BroadcastChannel("gate"), { onmessage: ({ data }) => (globalThis.counts = data) });
+          channel.postMessage("pages");
+          return globalThis.counts;
+        });
+        return counts && holds(counts);
+      });
+    const loads = Promise.all([load(a), load(b)]);
+    await counted("both pages have joined", ({ joined }) => joined === 2);
+    arrive();
+    for (const { phases, warnings } of await loads) {
       check(phases.includes("download"), `progress: ${phases}`);
       check(!warnings.includes("cache"), warnings);
     }
@@ -284,20 +321,16 @@ export const tests = {
       );
     equal(await Promise.all([count(a, 8), count(b, 8)]), [8, 8], "tokens");
 
-    const ask = (question) =>
-      b.evaluate(
-        (question) =>
-          new Promise((answer) => {
-            const channel = new BroadcastChannel("gate");
-            channel.onmessage = ({ data }) => answer(data);
-            channel.postMessage(question);
-          }),
-        question,
-      );
-
     // One page's call waits for the other's, which has the same number and does not continue.
-    await ask("close");
-    const long = count(a, 60);
+    const begin = async (page, tokens) => {
+      await ask("close");
+      await page.evaluate((tokens) => {
+        globalThis.text = engine.generate("Once upon a time", { max_new_tokens: tokens, min_new_tokens: tokens });
+        return text[Symbol.asyncIterator]().next();
+      }, tokens);
+    };
+    // Were the calls not in this order, the closed gate would keep the abort from its text.
+    await begin(a, 60);
     const aborted = await b.evaluate(async () => {
       const control = new AbortController();
       const { result } = engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900, signal: control.signal });
@@ -306,16 +339,9 @@ export const tests = {
     });
     equal(aborted, ["aborted", "mine"], "a text that was taken back");
     await ask("open");
-    equal(await long, 60, "tokens of the other page's text");
+    equal(await a.evaluate(() => text.result.then(({ token_ids }) => token_ids.length)), 60, "tokens of the other page's text");
 
     // A text that stands still until its page is gone.
-    const begin = async (page) => {
-      await ask("close");
-      await page.evaluate(() => {
-        globalThis.text = engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900 });
-        return text[Symbol.asyncIterator]().next();
-      });
-    };
     const end = (page) =>
       page.evaluate(() =>
         text.result.then(
@@ -323,11 +349,11 @@ export const tests = {
           ({ code, message }) => `${code}: ${message}`,
         ),
       );
-    await begin(a);
+    await begin(a, 900);
     const behind = count(b, 8);
     await a.close();
     equal(await behind, 8, "tokens behind a page that closed");
-    const tokens = await ask("tokens");
+    const { tokens } = await ask("tokens");
     check(tokens < 900, `${tokens} tokens were written for nobody`);
 
     // It breaks down: waiting calls are rejected, and the next call gets another worker.
@@ -336,16 +362,18 @@ export const tests = {
       ["break", /^internal: .*it broke/],
       ["end", /^internal: .*without a word/],
     ]) {
-      await begin(c);
+      await begin(c, 900);
       await b.evaluate(() => {
         globalThis.text = engine.generate("Once upon a time", { max_new_tokens: 8 });
       });
+      const watching = () => b.evaluate(async () => (await navigator.locks.query()).pending.filter(({ name }) => name.startsWith("foretoken/shared/")).length);
+      await until("both pages watch the worker", async () => (await watching()) === 2);
       await ask(how);
       for (const page of [b, c]) like(await end(page), said);
       equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
     }
     // Browsers take their time to end those that broke down.
-    while ((await workers()) !== 1);
+    await until("one worker is left", async () => (await workers()) === 1);
 
     // A page that loads again at once, another model, and the same model after all pages have left it.
     await c.evaluate(() => engine.dispose());
@@ -357,12 +385,13 @@ export const tests = {
     equal(await c.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
     await c.evaluate(() => engine.dispose());
     await b.evaluate(() => engine.dispose());
-    for (let phases = []; !phases.includes("upload"); await b.evaluate(() => engine.dispose())) {
-      ({ phases } = await load(b));
-      equal(await count(b, 8), 8, "tokens of the next engine");
-    }
-    await b.close();
     await c.close();
+    await until("one worker is left again", async () => (await workers()) === 1);
+    await b.evaluate(() => (globalThis.counts = undefined));
+    await counted("all pages have left it", ({ joined, left }) => joined === left);
+    check((await load(b)).phases.includes("upload"), "the models are still loaded");
+    equal(await count(b, 8), 8, "tokens of the next engine");
+    await b.close();
   },
 
   async "the pages of an extension share the model that it brings"() {

@@ -16,12 +16,12 @@ faults.demo = async (_, response, rest) => {
   rest.unshift("demo");
 };
 
-/** In a worker: the next rounds take a tenth of a second longer, so that a text lasts until a test has looked at it. */
-function slow() {
+/** In a worker: readbacks wait for an abort. */
+function hold() {
   const { mapAsync } = GPUBuffer.prototype;
-  let rounds = 50;
+  const aborted = new Promise((resolve) => addEventListener("message", ({ data }) => data.type === "abort" && resolve()));
   GPUBuffer.prototype.mapAsync = async function (...range) {
-    if (rounds-- > 0) await new Promise((done) => setTimeout(done, 100));
+    await aborted;
     return mapAsync.apply(this, range);
   };
 }
@@ -29,7 +29,7 @@ function slow() {
 let page;
 export const before = async () => {
   await openBrowser();
-  page = await visit({ before: (page) => teach(page, { slow }, "engine-worker.js") });
+  page = await visit({ before: (page) => teach(page, { hold }, "engine-worker.js") });
   if (browserName === "chromium") await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
 export const after = closeBrowser;
@@ -186,7 +186,7 @@ export const tests = {
   },
 
   async "a keyboard is enough: Tab and Enter start, Escape stops, and what was done is told"() {
-    // What slows a text down so that it can be stopped, slows the GPU down.
+    // Readbacks are held so that the text can be stopped, and only the GPU has them.
     await type(page, { max_new_tokens: "2", device: "webgpu" });
     await write(page);
     await type(page, { max_new_tokens: "300" });
@@ -210,7 +210,14 @@ export const tests = {
       ["share", "text", "text", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lookahead", "option-max_new_tokens", "tab-chat", "write"],
       "the order of Tab",
     );
-    await page.evaluate(() => workers.at(-1)?.postMessage("slow"));
+    await page.evaluate(() => {
+      const observer = new MutationObserver(() => {
+        if (document.querySelectorAll("#speculative .token").length <= 2) return;
+        observer.disconnect();
+        workers.at(-1).postMessage("hold");
+      });
+      observer.observe(document.getElementById("speculative"), { childList: true, subtree: true });
+    });
     await page.keyboard.press("Enter");
     await busy(page);
     await until(page, "three tokens", () => document.querySelectorAll("#speculative .token").length > 2);

@@ -1,5 +1,5 @@
 // Several targets, each in a worker of its own: the text of one, whatever becomes of the workers.
-import { check, countWorkers, equal, faults, open, teach } from "./harness.mjs";
+import { check, countWorkers, equal, faults, open, teach, until } from "./harness.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 12 };
@@ -55,10 +55,7 @@ function crash() {
   };
 }
 /** Waits for this many workers: ended workers are gone a little later. */
-const workers = async (count, what) => {
-  for (let i = 0; i < 1200 && (await countWorkers(page)) !== count; i++) await page.waitForTimeout(50);
-  equal(await countWorkers(page), count, `workers: ${what}`);
-};
+const workers = (count, what) => until(`${count} workers: ${what}`, async () => (await countWorkers(page)) === count);
 const same = ({ text, token_ids, streamed }, expected, what) => {
   equal(token_ids, expected.token_ids, `${what}: ids`);
   equal([text, streamed], [expected.text, expected.text], `${what}: text`);

@@ -66,8 +66,8 @@ export const tests = {
       ["chat.js", "engine.chat.completions.create({ messages: [{ role: 'user', content: 'A' }] })"],
       ["chat.js", "engine.embeddings.create({ input: 'A' })"],
       ["tools.js", "engine.chat.completions.create({ messages: [{ role: 'user', content: 'A' }], tools: [] })"],
-      ["kept.js", "Engine.cache.list()"],
-      ["kept.js", "engine.chat.list()"],
+      ["storage.js", "Engine.cache.list()"],
+      ["storage.js", "engine.chat.list()"],
     ]) {
       const page = await open(browser, "/isolated/");
       await intercept(page, `**/${file}`, (route) => route.fulfill({ status: 404 }));

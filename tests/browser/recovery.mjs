@@ -1,6 +1,5 @@
 // What breaks under a page: the GPU process, the device, the engine's own worker; and what is too large.
-import { setTimeout } from "node:timers/promises";
-import { Skipped, browserName, check, countWorkers, devtools, equal, faults, launch, open, rewrite, teach } from "./harness.mjs";
+import { Skipped, browserName, check, countWorkers, devtools, equal, faults, launch, open, rewrite, teach, until } from "./harness.mjs";
 import { quantised, synthetic } from "./llama.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
@@ -114,7 +113,7 @@ async function crash() {
   crashes++;
   // The process ends before it answers.
   client.send("Browser.crashGpuProcess").catch(() => {});
-  while ((await gpuProcess(client)) === process) await setTimeout(10);
+  await until("another GPU process", async () => (await gpuProcess(client)) !== process);
   const crashed = performance.now();
   await page.evaluate(() => workers[0].postMessage("crashed"));
   return { ...(await outcome), seconds: (performance.now() - crashed) / 1000 };

@@ -2,7 +2,7 @@
 // everything fails. `node tests/browser/run.mjs WORDS` runs the tests whose suite or name contains WORDS.
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { Skipped, browser, browserName, codes, equal, lane, server, violations } from "./harness.mjs";
+import { Skipped, browser, browserName, codes, equal, lane, newLane, report, server, violations } from "./harness.mjs";
 
 /** Suites that share no browser page run in parallel, because compiling kernels keeps only one core busy. */
 const LANES = [
@@ -20,14 +20,18 @@ const only = process.argv[2] ?? "";
 const unhandled = [];
 process.on("unhandledRejection", (error) => unhandled.push(String(error?.stack ?? error)));
 
-/** Returns a function for node:test that runs `work` in a lane: it also fails by the lane's `fail(error)`. */
+/** Returns a function for node:test that runs `work` in a lane: it also fails by the lane's `fail(error)`. A timeout prints a report. */
 const within = (store, work) => async (context) => {
   const failure = new Promise((_, reject) => (store.fail = reject));
+  let ended = false;
+  context.signal.addEventListener("abort", () => ended || report(store));
   try {
     await lane.run(store, () => Promise.race([work(), failure]));
   } catch (error) {
     if (!(error instanceof Skipped)) throw error;
     context.skip(error.message);
+  } finally {
+    ended = true;
   }
 };
 
@@ -47,7 +51,7 @@ const suites = new Map();
 for (const name of LANES.flat()) suites.set(name, await import(`./${name}.mjs`));
 describe(browserName, { concurrency: LANES.length }, () => {
   for (const [at, names] of LANES.entries()) {
-    const store = {};
+    const store = newLane();
     describe(`lane ${at + 1}`, { concurrency: 1 }, () => names.forEach((name) => register(store, name, suites.get(name))));
   }
 });

@@ -1,7 +1,7 @@
 // A server of made-up models that misbehaves on demand, and pages that read from it in a worker without the engine.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { browser, check, equal, faults, url } from "./harness.mjs";
+import { browser, check, equal, faults, url, watch } from "./harness.mjs";
 
 export const CHUNK = 8 << 20;
 export const WEIGHTS = "model.safetensors";
@@ -95,22 +95,21 @@ export const fresh = (tests, open) =>
     ]),
   );
 
-/** Code of a bare page: `run(job)` in a worker of its own, `abortAfter` and `killAfter` milliseconds after the first byte. */
+/** Code of a bare page: `run(job)` in a worker of its own, which is killed when it has reported progress `killAt` times. */
 export const RUN = `
-  globalThis.workers = new Set();
-  globalThis.run = ({ abortAfter, killAfter, ...job }) => new Promise((resolve, reject) => {
+  globalThis.running = new Set();
+  globalThis.run = ({ killAt, ...job }) => new Promise((resolve, reject) => {
     const worker = new Worker("/bare/files-worker.js", { type: "module" });
-    workers.add(worker);
+    running.add(worker);
     const end = (settle, value) => {
       worker.terminate();
-      workers.delete(worker);
+      running.delete(worker);
       settle(value);
     };
     worker.onerror = (event) => end(reject, new Error(event.message));
-    worker.onmessage = ({ data: { begun, result, error } }) => {
-      if (!begun) end(resolve, result ?? error);
-      else if (abortAfter !== undefined) setTimeout(() => worker.postMessage({ abort: true }), abortAfter);
-      else if (killAfter !== undefined) setTimeout(() => end(resolve, null), killAfter);
+    worker.onmessage = ({ data: { reports, result, error } }) => {
+      if (!reports) end(resolve, result ?? error);
+      else if (reports === killAt) end(resolve, null);
     };
     worker.postMessage(job);
   });
@@ -120,14 +119,14 @@ export const RUN = `
 export async function openBare(within = browser) {
   const context = await within.newContext();
   const page = await context.newPage();
-  page.on("console", (message) => process.env.VERBOSE && console.log("  page:", message.text()));
+  await watch(page);
   await page.goto(`${url}/bare/`);
   await page.evaluate(RUN);
   return {
     context,
     page,
     run: (job) => page.evaluate((job) => run(job), job),
-    tell: (message) => page.evaluate((message) => workers.forEach((worker) => worker.postMessage(message)), message),
+    tell: (message) => page.evaluate((message) => running.forEach((worker) => worker.postMessage(message)), message),
     close: () => context.close(),
   };
 }

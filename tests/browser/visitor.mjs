@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { browserName, check, equal, keepWorkers, launch, url, violations } from "./harness.mjs";
+import { browserName, check, equal, launch, url, violations, watch } from "./harness.mjs";
 
 export const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
@@ -34,7 +34,6 @@ export async function visit({ path = "/demo/", lively = false, offline = false, 
   const page = await browser.newPage({ serviceWorkers: offline ? "allow" : "block", ...options });
   page.setDefaultTimeout(240_000);
   page.on("console", (message) => {
-    if (process.env.VERBOSE) console.log("  page:", message.text());
     if (message.type() === "error" && /Content.Security.Policy|Trusted/i.test(message.text())) errors.push(message.text());
   });
   // Playwright's pictures hide the caret by an inline style, which Firefox reports here.
@@ -44,7 +43,7 @@ export async function visit({ path = "/demo/", lively = false, offline = false, 
     if (!asked.startsWith(`${url}/`) && !asked.startsWith("http://localhost:") && !/^(data|blob):/.test(asked)) strangers.push(asked);
   });
   if (!lively) await page.addInitScript(calm);
-  await page.addInitScript(keepWorkers);
+  await watch(page);
   await before?.(page);
   await page.goto(path.startsWith("http") ? path : `${url}${path}`);
   return page;

@@ -29,7 +29,7 @@ const PAGE = `<!doctype html><title>files</title><script type="module">
   };
   for (;;) {
     const { id, job, message } = await (await post("order")).json();
-    if (message) workers.forEach((worker) => worker.postMessage(message));
+    if (message) running.forEach((worker) => worker.postMessage(message));
     else (job.prompt ? write(job) : run(job)).then((result) => post("done", { id, result }), (error) => post("done", { id, failed: error.message }));
   }
 </script>`;

@@ -1,4 +1,4 @@
-/** The page: it begins by itself where that is polite, and each of its parts does the rest. */
+/** Start of the page. */
 import "./policy.js";
 import { startChat } from "./chat.js";
 import { at } from "./dom.js";
@@ -22,7 +22,7 @@ at("reset").addEventListener("click", () => {
   at("options-generation").dispatchEvent(new Event("input"));
 });
 welcome(readAddress(), () => attempt(arrive));
-// Kept for the next time, when there may be no network; what is shown does not wait for it.
+// Stores the page for visits without a network.
 onOutcome(() => navigator.serviceWorker?.register(new URL("offline.js", import.meta.url)).catch(() => {}));
-// An address with a text, pasted here, is another visit; one without names a tab.
+// A pasted address with a text is a new visit; one without selects a tab.
 addEventListener("hashchange", () => (location.hash.includes("?") ? location.reload() : openTab()));

@@ -1,11 +1,11 @@
-/** A result as a picture, drawn in the page's own colours: the number, the text by who guessed it, the device. */
+/** A result as a picture: the number, the text coloured by drafter, the device. */
 import { figure, headline } from "./outcome.js";
 
 const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
 const SERIF = 'Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif';
 const SANS = "system-ui, sans-serif";
 
-/** Breaks a text into lines of a width; a text that does not fit ends in an ellipsis. */
+/** Breaks a text into lines of a width. A text that does not fit ends in an ellipsis. */
 function lines(pen, text, width, most) {
   /** @type {string[]} */
   const made = [];
@@ -24,7 +24,7 @@ function lines(pen, text, width, most) {
 
 /** @typedef {{ text: string, ink: string, ground?: string }} Piece a part of a text, and its colours */
 
-/** Words, each with the space before it, out of pieces that may end within one. @param {Piece[]} pieces @returns {Piece[][]} */
+/** Splits pieces into words, each with the space before it. @param {Piece[]} pieces @returns {Piece[][]} */
 function wordsOf(pieces) {
   /** @type {Piece[][]} */
   const words = [];
@@ -37,12 +37,11 @@ function wordsOf(pieces) {
   return words;
 }
 
-/** The letters of a word, each as a word of its own. @param {Piece[]} word @returns {Piece[][]} */
+/** Splits a word into letters. @param {Piece[]} word @returns {Piece[][]} */
 const lettersOf = (word) => word.flatMap(({ text, ...colours }) => [...text].map((letter) => [{ text: letter, ...colours }]));
 
 /**
- * Writes pieces one after the other within a width. A word wider than that is broken between letters, as texts without spaces
- * are. What lies below the bottom is left out.
+ * Writes pieces within a width. Wider words are broken between letters. Text below the bottom is omitted.
  * @param {CanvasRenderingContext2D} pen @param {Piece[]} pieces
  * @param {{ x: number, y: number, width: number, line: number, bottom: number }} place
  */
@@ -67,11 +66,10 @@ function flow(pen, pieces, { x: left, y, width, line, bottom }) {
   }
 }
 
-/** @param {HTMLCanvasElement} canvas @param {import("./outcome.js").Outcome} outcome */
 export function drawCard(canvas, outcome) {
   Object.assign(canvas, { width: WIDTH, height: HEIGHT });
   const pen = canvas.getContext("2d");
-  // Colours are written with light-dark(), which only an element resolves.
+  // Only elements resolve light-dark().
   const colour = (/** @type {string} */ name) => {
     canvas.style.color = `var(--${name})`;
     return getComputedStyle(canvas).color;

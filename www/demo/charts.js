@@ -1,4 +1,4 @@
-/** Two charts in plain SVG, in the page's own pixels so that their words keep their size on a phone. */
+/** Two charts in SVG. One unit is one pixel, so that texts keep their size on a phone. */
 
 const make = (name, attributes = {}, text = "") => {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -7,7 +7,7 @@ const make = (name, attributes = {}, text = "") => {
   return element;
 };
 
-/** Round numbers from 0 that reach `max`. */
+/** Returns round numbers from 0 to at least `max`. */
 function ticks(max, count, whole = false) {
   const raw = max / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -29,7 +29,7 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(svg);
   }
 
-  /** Draws once per frame, however many rounds a frame brings. */
+  /** Draws once per frame. */
   draw() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
@@ -37,7 +37,7 @@ class Chart {
     });
   }
 
-  /** The text alternative, written at the end only. */
+  /** Writes the text alternative. */
   describe() {
     this.svg.setAttribute("aria-label", this.summary());
   }
@@ -50,7 +50,6 @@ class Chart {
     const { x: xMax, y: yMax } = this.extent();
     const xs = ticks(xMax || 1, width < 400 ? 4 : 6, this.axes.xWhole).filter((tick) => tick <= (xMax || 1));
     const ys = ticks(yMax || 1, 4, this.axes.yWhole);
-    // Time and rounds fill the width; heights end at a round number.
     const x = (value) => MARGIN.left + (value / (xMax || 1)) * (right - MARGIN.left);
     const y = (value) => bottom - (value / ys.at(-1)) * (bottom - MARGIN.top);
     const drawn = [
@@ -64,7 +63,7 @@ class Chart {
   }
 }
 
-/** Rounds over which the speed is a mean: one round alone jumps with what it accepted. */
+/** Number of rounds per mean speed. */
 const WINDOW = 8;
 
 /** Tokens per second over time, one line per lane. */
@@ -85,7 +84,7 @@ export class SpeedChart extends Chart {
     const { rounds, points } = this.lanes[lane];
     rounds.push({ seconds, tokens });
     const past = rounds[Math.max(0, rounds.length - 1 - WINDOW)];
-    // Two rounds may arrive within one tick of a coarse clock.
+    // The clock may be too coarse for two rounds.
     if (rounds.length > 1) points.push({ seconds, speed: (tokens - past.tokens) / Math.max(seconds - past.seconds, 1e-3) });
     this.draw();
   }
@@ -122,7 +121,7 @@ export class SpeedChart extends Chart {
   }
 }
 
-/** Draft tokens accepted, round by round; proposed tokens are drawn as an outline once they are known. */
+/** Accepted draft tokens per round, and proposed ones as an outline. */
 export class AcceptanceChart extends Chart {
   constructor(svg) {
     super(svg, { x: "round", y: "draft tokens", xWhole: true, yWhole: true });
@@ -139,7 +138,6 @@ export class AcceptanceChart extends Chart {
     this.draw();
   }
 
-  /** @param {number[]} accepted @param {number[]} [drafted] */
   set(accepted, drafted = []) {
     Object.assign(this, { accepted, drafted });
     this.draw();

@@ -6,7 +6,7 @@ import { TALES } from "./pairs.js";
 import { readForm, refuseForm, startForms } from "./schema.js";
 import { readSettings } from "./settings.js";
 
-/** Defaults of a conversation where the settings say nothing. The oldest turns are dropped first. */
+/** Defaults of a conversation. */
 const DEFAULTS = { max_new_tokens: 512, context: "shift" };
 /** Options that make the engine draw tokens at random. */
 const DRAWING = ["temperature", "top_k", "top_p", "min_p", "seed"];
@@ -16,17 +16,14 @@ let views = [];
 /** @type {(work: (signal: AbortSignal) => Promise<void>) => Promise<void>} */
 let attempt;
 
-/**
- * The key of the stored conversation. Each tab keeps its own in the session storage, so that no tab changes that of another; a
- * new tab begins with the conversation that was changed last.
- */
+/** Key of the stored conversation. Each tab has its own in the session storage. A new tab begins with the latest one. */
 const KEY = "foretoken-conversation";
-/** The message that is edited, and the words that its text took the place of in the field. @type {{ index: number, typed: string } | null} */
+/** The edited message, and the text that it replaced in the field. @type {{ index: number, typed: string } | null} */
 let editing = null;
-/** The conversation to keep until the answer that is being written has begun. @type {MessageView[] | null} */
+/** The conversation to store until the new answer has begun. @type {MessageView[] | null} */
 let former = null;
 
-/** Keeps the conversation if it changed. If the browser stores nothing, the page keeps it until it is closed. */
+/** Stores the conversation if it changed and the browser allows it. */
 function keep() {
   const last = views.at(-1);
   const written = (last?.role === "assistant" && last.content ? views : (former ?? views)).filter(({ content }) => content);
@@ -53,7 +50,7 @@ const below = () => at("messages").getBoundingClientRect().bottom - at("composer
 /** Shows the end of the conversation. */
 const showEnd = () => scrollBy({ top: Math.max(0, below() + 8), behavior: "instant" });
 
-/** Follows what is drawn if its end was in view: a visitor who scrolled up is left alone. @param {() => void} draw */
+/** Draws, and scrolls to the end if the end was in view. @param {() => void} draw */
 function follow(draw) {
   const follows = below() < 40;
   draw();
@@ -74,7 +71,7 @@ function show() {
   keep();
 }
 
-/** Puts an earlier message into the field; nothing is replaced before it is sent. */
+/** Puts an earlier message into the field. */
 function edit(index) {
   editing = { index, typed: editing?.typed ?? at("message").value };
   at("message").value = views[index].content;
@@ -82,7 +79,7 @@ function edit(index) {
   at("message").focus();
 }
 
-/** Leaves the conversation as it is, and puts back what was typed before. */
+/** Ends the edit and restores the typed text. */
 function cancelEdit() {
   at("message").value = editing.typed;
   editing = null;
@@ -90,7 +87,7 @@ function cancelEdit() {
   at("message").focus();
 }
 
-/** Writes another answer; the former one comes back if there is none. */
+/** Generates another answer. Without one the earlier answer is restored. */
 async function again(signal) {
   former = views;
   views = views.slice(0, -1);
@@ -98,10 +95,7 @@ async function again(signal) {
   await attemptAnswer(signal, () => (views = former));
 }
 
-/**
- * Has the model answer. Without a word of it, what the question took the place of comes back.
- * @param {AbortSignal} signal @param {() => void} undo
- */
+/** Generates an answer. Without one the earlier messages are restored. @param {AbortSignal} signal @param {() => void} undo */
 async function attemptAnswer(signal, undo) {
   try {
     await answer(signal);
@@ -114,12 +108,11 @@ async function attemptAnswer(signal, undo) {
   }
 }
 
-/** @param {AbortSignal} signal */
 async function answer(signal) {
   say(ready() ? "Writing." : "Loading the model.");
   const form = readForm();
   const settings = readSettings("generation");
-  // Unless the visitor chooses how to draw, as the model's makers advise.
+  // The default is the model's own sampling.
   const do_sample = DRAWING.some((name) => name in settings) ? "auto" : "model";
   const engine = await need(signal);
   say("Writing.");

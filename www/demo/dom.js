@@ -1,15 +1,8 @@
-/** Small helpers of every module: elements, numbers for people, and the one line for screen readers. */
+/** Helpers: elements, numbers in words, the line for screen readers. */
 
-/** @param {string} id @returns {any} */
 export const at = (id) => document.getElementById(id);
 
-/**
- * An element with properties and children; strings become text, never markup.
- * @param {string} tag
- * @param {Record<string, unknown>} [properties]
- * @param {...(Node | string)} children
- * @returns {any}
- */
+/** Creates an element. Strings become text, never markup. */
 export function make(tag, properties = {}, ...children) {
   const { dataset = {}, ...rest } = /** @type {any} */ (properties);
   const element = Object.assign(document.createElement(tag), rest);
@@ -18,10 +11,7 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/**
- * A button that does something. One with `data-starts` is disabled while something else runs.
- * @param {string} text @param {() => void} act @param {Record<string, unknown>} [more]
- */
+/** Creates a button. With `data-starts`, it is disabled while something runs. */
 export function button(text, act, more = {}) {
   const element = make("button", { type: "button", textContent: text, ...more });
   if ("starts" in element.dataset) element.setAttribute("aria-disabled", String(document.body.dataset.state === "busy"));
@@ -29,22 +19,20 @@ export function button(text, act, more = {}) {
   return element;
 }
 
-/** @param {number} bytes */
 export function size(bytes) {
   if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(2)} GB`;
   return `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 }
 
-/** @param {number} seconds */
 export function duration(seconds) {
   if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
-/** A ratio with as many digits as can be trusted: 2.3, 11. @param {number} ratio */
+/** Writes a ratio with its reliable digits: 2.3, 11. */
 export const times = (ratio) => ratio.toFixed(ratio < 9.95 ? 1 : 0);
 
-/** Announces a beginning or an end to screen readers, never single tokens. */
+/** Announces a beginning or an end to screen readers. */
 export function say(words, done = false) {
   const place = document.querySelector("[role=tabpanel]:not([hidden]) .status");
   if (!place) return;
@@ -52,7 +40,7 @@ export function say(words, done = false) {
   place.classList.toggle("done", done);
 }
 
-/** Puts text on the clipboard; where that is not allowed, selects `element` for the visitor. */
+/** Copies text to the clipboard or, if that is not allowed, selects `element`. */
 export async function copy(text, element, told) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,14 +1,14 @@
-/** The bar at the foot of the page while a model comes: how far, how fast, how long still; pause and resume. */
+/** The bar of a download: progress, speed, time left; pause and resume. */
 import { at, duration, size } from "./dom.js";
 
-/** Seconds over which the speed is a mean. */
+/** Seconds per mean speed. */
 const WINDOW = 5;
 
 export class Download {
   files = new Map();
   /** @type {{ at: number, bytes: number }[]} */
   past = [];
-  /** Ends the current attempt; what is here stays. @type {AbortController} */
+  /** Ends the current attempt. @type {AbortController} */
   pause = new AbortController();
   #resume = () => {};
 
@@ -26,7 +26,6 @@ export class Download {
     at("pause").hidden = !pausing;
   }
 
-  /** @param {import("../engine.js").Progress} event */
   show({ phase, model, file, loaded, total }) {
     if (phase === "download") {
       this.files.set(`${model}/${file}`, { loaded, total });
@@ -45,13 +44,13 @@ export class Download {
     this.past.push({ at: now, bytes: done });
     while (this.past[0].at < now - WINDOW) this.past.shift();
     const [{ at: since, bytes }] = this.past;
-    // What comes from the disk is there at once.
+    // Stored files have no download speed.
     if (now - since < 1 || done === all) return "";
     const speed = (done - bytes) / (now - since);
     return speed > 0 ? `, ${size(speed)}/s, ${duration((all - done) / speed)} left` : ", waiting";
   }
 
-  /** Waits until the visitor goes on. @param {AbortSignal} signal */
+  /** Waits until the visitor resumes. */
   async resumed(signal) {
     const [done, all] = this.#sum();
     this.#tell(`${this.name}: paused at ${size(done)} of ${size(all)}; this much is kept`, all ? done / all : 0, true);

@@ -1,2 +1,2 @@
-/** The engine's worker, at an address that the page's service worker covers: so that it is there without a network too. */
+/** The engine's worker at an address within the scope of the service worker, which serves it without a network. */
 import "../worker.js";

@@ -1,11 +1,10 @@
 /**
- * The rejected guesses. The engine counts them; their words are found again afterwards, by the lookup's own rule, or
- * by asking the draft model once more, which always says the same. Where neither is certain there are none, and the page shows
- * that something was rejected, but not what.
+ * The texts of rejected guesses, which the engine only counts. They are computed again by the lookup's rule or by the draft model. If the
+ * result is not certain, the page shows guesses without text.
  */
 import { open } from "./model.js";
 
-/** Returns the text after the leftmost earlier place of the last tokens, two of them if they are found, else one. */
+/** Returns the text after the leftmost earlier match of the last two tokens or, without one, of the last token. */
 export function lookUp(/** @type {number[]} */ ids, /** @type {number} */ count) {
   for (const n of [2, 1]) {
     const last = ids.slice(-n);
@@ -28,20 +27,10 @@ function drafters({ speculating }, { drafter = "auto" }, { assistant_model }) {
   return drafter === "chain" ? ["lookup", "draft_model"] : [drafter];
 }
 
-/**
- * Finds the words that were rejected, by round.
- * @param {(string[] | null)[]} found where they go, as soon as they are known
- * @param {object} race
- * @param {import("../engine.js").Engine} race.engine
- * @param {import("./model.js").Spec} race.spec
- * @param {import("../engine.js").Prompt} race.prompt
- * @param {import("../engine.js").GenerateOptions} race.options
- * @param {import("./record.js").Recording} recording
- * @param {AbortSignal} signal
- */
+/** Finds the texts of rejected guesses by round. @param {(string[] | null)[]} found gets them one after the other */
 export async function findRejected(found, { engine, spec, prompt, options }, { rounds, generation }, signal) {
   const { per_step_drafted: drafted, per_step_accepted: accepted } = generation.stats;
-  // Other rules and random draws have other guesses.
+  // Other rules and sampling give other guesses.
   if (generation.stats.seed !== null || options.prompt_lookup_num_tokens || options.prompt_lookup_rule || options.max_matching_ngram_size) return;
   const ids = [...(await engine.tokenize(/** @type {any} */ (prompt)))];
   const draft = new DraftModel(spec, signal);
@@ -52,7 +41,7 @@ export async function findRejected(found, { engine, spec, prompt, options }, { r
       if (drafted[i] > kept) {
         const by = drafter(round, used);
         const guesses = by === "lookup" ? lookUp(ids, drafted[i]) : by === "draft_model" ? await draft.guess(ids, drafted[i]) : [];
-        // What was accepted must be what was guessed.
+        // A check: accepted tokens must be guessed again.
         if (guesses.length > kept && round.tokens.slice(0, kept).every(({ id }, j) => id === guesses[j])) {
           found[i] = await Promise.all(guesses.slice(kept).map((id) => engine.detokenize([id])));
         }
@@ -64,19 +53,17 @@ export async function findRejected(found, { engine, spec, prompt, options }, { r
   }
 }
 
-/** The draft model by itself, opened when it is first asked. */
+/** The draft model alone, loaded on first use. */
 class DraftModel {
   /** @type {import("../engine.js").Engine | null} */
   #engine = null;
 
-  /** @param {import("./model.js").Spec} spec @param {AbortSignal} signal */
   constructor({ assistant_model, assistant_file }, signal) {
     Object.assign(this, { model: assistant_model, file: assistant_file, signal });
   }
 
-  /** @param {number[]} ids @param {number} count @returns {Promise<number[]>} */
   async guess(ids, count) {
-    // Another copy of a draft model from elsewhere may not fit.
+    // Memory may not suffice for another copy.
     if (!String(this.model).startsWith(location.origin)) return [];
     this.#engine ??= await open(this.model, this.file, this.signal);
     const { token_ids } = await this.#engine.generate(ids, { max_new_tokens: count, speculation: "off", signal: this.signal }).result;

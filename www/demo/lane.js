@@ -1,13 +1,10 @@
-/** One lane of the race: its text, coloured by who guessed it, and how far it is. Model text enters here, and as text only. */
+/** A lane of the race: its text, coloured by drafter, and its progress. Model text becomes text nodes only. */
 import { make } from "./dom.js";
 
-/** Milliseconds that a rejected guess is seen. */
+/** Milliseconds for which a rejected guess is shown. */
 const FLASH = 450;
 
-/**
- * A token as spans: the space before a word stays outside its colour, which at the end of a line would show as a stub.
- * @param {import("../engine.js").Token} token @param {string} [more] classes
- */
+/** Returns a token as spans. The space before a word is not coloured. @param {string} [more] classes */
 export function words({ text, origin }, more = "") {
   const [, space, word] = /^(\s*)([\s\S]*)$/.exec(text);
   const span = make("span", { className: `token ${more}`.trim(), textContent: word, dataset: { origin } });
@@ -15,7 +12,7 @@ export function words({ text, origin }, more = "") {
 }
 
 export class Lane {
-  /** Guesses that were not checked yet. @type {HTMLElement[]} */
+  /** Unchecked guesses. @type {HTMLElement[]} */
   #guesses = [];
 
   /** @param {string} id of its section */
@@ -27,7 +24,7 @@ export class Lane {
     this.bar = this.section.querySelector("progress");
   }
 
-  /** Begins again. @param {string} [prompt] what the text goes on from */
+  /** Begins again. @param {string} [prompt] shown before the text */
   clear(prompt = "") {
     this.text.replaceChildren(...(prompt ? [make("span", { className: "prompt", textContent: prompt })] : []));
     this.#guesses = [];
@@ -40,7 +37,6 @@ export class Lane {
     this.section.dataset.state = state;
   }
 
-  /** @param {number} tokens @param {number | null} seconds @param {number} [total] */
   count(tokens, seconds, total = 1) {
     this.bar.max = total;
     this.bar.value = Math.min(tokens, total);
@@ -48,7 +44,6 @@ export class Lane {
     this.#show("clock", seconds === null ? "" : `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`);
   }
 
-  /** @param {number} perSecond */
   speed(perSecond) {
     this.#show("clock", perSecond ? `${perSecond.toFixed(perSecond < 100 ? 1 : 0)} tokens/s` : "");
   }
@@ -57,12 +52,12 @@ export class Lane {
     this.section.querySelector(`[data-value="${name}"]`).textContent = value;
   }
 
-  /** Text that is settled. @param {import("../engine.js").Token[]} tokens */
+  /** Shows final text. @param {import("../engine.js").Token[]} tokens */
   write(tokens) {
     this.#append(tokens.flatMap((token) => words(token)));
   }
 
-  /** Guesses that wait for the target: those that it will accept, and those that it will not, empty where their words are not known. @param {import("../engine.js").Token[]} tokens @param {string[]} rejected */
+  /** Shows guesses before their check. @param {import("../engine.js").Token[]} tokens accepted ones @param {string[]} rejected empty if unknown */
   guess(tokens, rejected) {
     const kept = tokens.flatMap((token) => words(token, "guess"));
     const wrong = rejected.map((text) => make("span", { className: "guess wrong", textContent: text, ariaHidden: "true" }));
@@ -70,7 +65,7 @@ export class Lane {
     this.#append([...kept, ...wrong]);
   }
 
-  /** The target's answer: right guesses stay, wrong ones flash and vanish, and its own token takes their place. */
+  /** Shows the check: accepted guesses stay, and the target's token replaces rejected ones. */
   settle(tokens) {
     for (const guess of this.#guesses) {
       if (!guess.classList.contains("wrong")) guess.classList.remove("guess");
@@ -87,7 +82,7 @@ export class Lane {
     const { text } = this;
     const follows = text.scrollHeight - text.scrollTop - text.clientHeight < 40;
     text.append(...spans);
-    // A visitor who has scrolled back wants to read.
+    // Not if the visitor has scrolled back.
     if (follows) text.scrollTop = text.scrollHeight;
   }
 }

@@ -1,13 +1,10 @@
-/**
- * Markdown as elements. The parser only says what is a heading and what a list; each element is made here, of a short list of
- * kinds, and text enters as text. There is no markup that could be dangerous, because there is no markup.
- */
+/** Markdown as elements. The elements are of a few safe kinds, and model text becomes text nodes only, so no markup is parsed. */
 import { button, copy, make } from "./dom.js";
 import { lexer } from "./marked.js";
 
 const PLAIN = { paragraph: "p", blockquote: "blockquote", strong: "strong", em: "em", del: "del" };
 
-/** An address that a visitor may open. @param {string} href */
+/** Returns an address that is safe to open. */
 function harmless(href) {
   return URL.canParse(href) && ["http:", "https:", "mailto:"].includes(new URL(href).protocol);
 }
@@ -15,7 +12,6 @@ function harmless(href) {
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", nbsp: "\u00a0" };
 const decoded = (/** @type {string} */ text) => text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (_, name) => ENTITIES[name]);
 
-/** @param {any} token @returns {Node | string} */
 function element(token) {
   const { type, tokens = [], text = "" } = token;
   const inside = () => tokens.map(element);
@@ -33,7 +29,6 @@ function element(token) {
       return text;
     case "text":
       return tokens.length ? make("span", {}, ...inside()) : decoded(text);
-    // The page's own headings end at h3.
     case "heading":
       return make(`h${Math.min(6, token.depth + 3)}`, {}, ...inside());
     case "code":
@@ -44,7 +39,7 @@ function element(token) {
       return table(token);
     case "link":
       return harmless(token.href) ? make("a", { href: token.href, target: "_blank", rel: "noreferrer nofollow" }, ...inside()) : make("span", {}, ...inside());
-    // Loading a picture would send its address to a server: only its words are shown.
+    // A picture's address would be sent to a server, so only its text is shown.
     case "image":
       return text;
     default:
@@ -82,23 +77,21 @@ function table({ header, rows }) {
   return make("div", { className: "wide", tabIndex: 0, role: "group", ariaLabel: "Table" }, grid);
 }
 
-/** The thoughts that some models write before they answer. */
+/** Thoughts before an answer. */
 const THOUGHT = /^\s*<think>([\s\S]*?)(<\/think>|$)/;
 
-/** Markdown in an element, drawn again as it grows. Blocks that did not change keep their nodes, and so what a visitor selected, opened or focused. */
+/** Growing Markdown in an element. Unchanged blocks keep their nodes, with selection and focus. */
 export class Markdown {
   #blocks = /** @type {{ key: string, node: ChildNode }[]} */ ([]);
   #thought = /** @type {any} */ (null);
   #toggled = false;
 
-  /** @param {HTMLElement} place */
   constructor(place) {
     this.place = place;
   }
 
-  /** @param {string} text @param {boolean} [complete] false while more comes */
   draw(text, complete = true) {
-    // The beginning of a tag that is not complete yet.
+    // The beginning of a tag.
     if (!complete && "<think>".startsWith(text.trim())) return;
     const thought = THOUGHT.exec(text);
     if (thought) this.#think(thought[1], !complete && !thought[2]);
@@ -116,7 +109,7 @@ export class Markdown {
     }
   }
 
-  /** Shows thoughts while they come, and folds them when the answer begins, unless the visitor opened or closed them. */
+  /** Shows thoughts, and folds them when the answer begins, unless the visitor opened or closed them. */
   #think(words, thinking) {
     const shown = (thinking ? words.replace(/<\/?\w*$/, "") : words).trim();
     if (!shown) return;

@@ -1,4 +1,4 @@
-/** One message of a conversation as it is shown: its text, what can be done with it, and how it was written. */
+/** A message of a conversation: text, actions, statistics. */
 import { button, copy, make } from "./dom.js";
 import { words } from "./lane.js";
 import { Markdown } from "./markdown.js";
@@ -10,7 +10,7 @@ export class MessageView {
   #tokens = /** @type {import("../engine.js").Token[]} */ ([]);
   #coloured = false;
   #markdown = /** @type {Markdown | null} */ (null);
-  /** Runs each drawing of an answer that grows. @param {() => void} draw */
+  /** Runs each drawing of a growing answer. @param {() => void} draw */
   around = (draw) => draw();
 
   /** @param {"user" | "assistant"} role @param {string} content @param {boolean} isJson no Markdown */
@@ -32,7 +32,7 @@ export class MessageView {
     this.#draw();
   }
 
-  /** More of an answer; drawn once per frame, however many rounds a frame brings. @param {import("../engine.js").Token[]} tokens */
+  /** Adds tokens of an answer; draws once per frame. @param {import("../engine.js").Token[]} tokens */
   add(tokens) {
     this.#tokens.push(...tokens);
     this.content += tokens.map(({ text }) => text).join("");
@@ -53,7 +53,7 @@ export class MessageView {
     }
   }
 
-  /** The answer without what the model thought, for screen readers. */
+  /** Returns the answer without thoughts, for screen readers. */
   get answer() {
     return [...this.body.childNodes]
       .filter((node) => node.className !== "thought")
@@ -62,11 +62,7 @@ export class MessageView {
       .trim();
   }
 
-  /**
-   * The answer is complete, as far as it got.
-   * @param {import("../engine.js").Stats | undefined} stats
-   * @param {string[]} known warnings that the visitor has seen
-   */
+  /** Ends the answer. @param {import("../engine.js").Stats | undefined} stats @param {string[]} known warnings that were shown */
   finish(stats, known) {
     cancelAnimationFrame(this.#frame);
     this.around(() => this.#draw());
@@ -82,10 +78,7 @@ export class MessageView {
     this.numbers.textContent = parts.filter(Boolean).join(" \u00b7 ");
   }
 
-  /**
-   * Actions that are possible now.
-   * @param {{ edit?: () => void, again?: () => void }} actions
-   */
+  /** Sets the possible actions. @param {{ edit?: () => void, again?: () => void }} actions */
   offer({ edit, again }) {
     const told = make("span", { className: "hint", role: "status" });
     const copying = button("Copy", () => copy(this.content, this.body, told), { className: "quiet" });

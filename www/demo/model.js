@@ -1,18 +1,18 @@
-/** Which model the visitor wants, and the engine that has it. */
+/** The chosen model and its engine. */
 import { Engine } from "../engine.js";
 import { Download } from "./download.js";
 import { TALES } from "./pairs.js";
 import { readSettings } from "./settings.js";
 
 /**
- * @typedef {object} Spec What is to be loaded.
- * @property {string} id of pairs.js; "other" for what the visitor names, "files" for what was picked
+ * @typedef {object} Spec
+ * @property {string} id of pairs.js; "other": a name typed by the visitor; "files": picked files
  * @property {string} name for people
  * @property {import("../engine.js").Model} model
  * @property {string} [file]
  * @property {import("../engine.js").Model} [assistant_model]
  * @property {string} [assistant_file]
- * @property {number} [bytes] to download, about, where that is known
+ * @property {number} [bytes] approximate download, if known
  */
 
 const WORKER = new URL("engine-worker.js", import.meta.url).href;
@@ -22,24 +22,21 @@ let wanted = TALES;
 /** @type {Engine | null} */
 let engine = null;
 let loaded = "";
-/** The model as a report may show it: never the token. @type {any} */
+/** The model in reports, without the token. @type {any} */
 export let about = {};
-/** Callbacks for a model that was chosen, loaded or released. @type {(() => void)[]} */
+/** Called if a model is chosen, loaded or released. @type {(() => void)[]} */
 const listeners = [];
 
 export const chosen = () => wanted;
-/** The engine, if the chosen model is loaded as the settings are now. */
+/** Returns the engine, if the chosen model is loaded with the present settings. */
 export const ready = () => (engine && loaded === fingerprint() ? engine : null);
-/** @param {() => void} listener */
 export const onModel = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
 
-/** Options of loading, those of the Hub among them. */
 const loading = () => ({ ...readSettings("loading"), ...readSettings("hub") });
 const fingerprint = () =>
   JSON.stringify([wanted, loading()], (_, each) => (each instanceof File ? [each.webkitRelativePath, each.name, each.size, each.lastModified] : each));
 
-/** @param {Spec} spec */
 export function choose(spec) {
   wanted = spec;
   tell();
@@ -52,17 +49,13 @@ export function forget() {
   tell();
 }
 
-/** Reads the headers of a model before it is downloaded. @param {Spec} spec @param {AbortSignal} signal */
+/** Reads the headers of a model. */
 export const inspect = ({ model, file }, signal) => Engine.inspect(model, { ...loading(), file, signal, worker: WORKER });
 
-/** Loads another model in addition to the loaded one; the caller disposes of it. */
+/** Loads another model, which the caller disposes of. */
 export const open = (model, file, signal) => Engine.load(model, { ...loading(), sp_degree: undefined, file, signal, worker: WORKER });
 
-/**
- * The engine with the chosen model: the one that is here, or a new one in its place.
- * @param {AbortSignal} signal
- * @returns {Promise<Engine>}
- */
+/** Returns the engine of the chosen model; loads it if needed. @returns {Promise<Engine>} */
 export async function need(signal) {
   const here = ready();
   if (here) return here;
@@ -88,7 +81,7 @@ export async function need(signal) {
   return engine;
 }
 
-/** Loads, again after each pause: what came before it is kept. */
+/** Loads, and continues after each pause. */
 async function load({ model, file, assistant_model, assistant_file }, options, download, signal) {
   for (;;) {
     const { pause } = download;
@@ -110,14 +103,13 @@ async function load({ model, file, assistant_model, assistant_file }, options, d
   }
 }
 
-/** @param {any} model */
 const described = (model) => (Array.isArray(model) ? model[0]?.webkitRelativePath.split("/")[0] || model[0]?.name : String(model));
 
-/** The device, in the visitor's words. @param {import("../engine.js").DeviceInfo} device */
+/** Describes the device. @param {import("../engine.js").DeviceInfo} device */
 export function deviceName({ name, driver, software, backend }) {
   if (backend === "Cpu") return `the ${name}`;
   return `${name || driver || "a GPU whose name the browser hides"}${software ? ", which computes on the CPU" : ""}`;
 }
 
-/** True if the models run on the CPU although the visitor did not ask for that. */
+/** Returns true if the models run on the CPU by the engine's choice. */
 export const lacksGpu = () => engine?.device.backend === "Cpu" && loading().device !== "cpu";

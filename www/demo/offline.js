@@ -1,79 +1,34 @@
-/**
- * The page without a network. A service worker keeps the page's own files as the server sent them last, asks the server first, and
- * answers from what it keeps when there is none. Models it leaves alone: the engine keeps those.
- */
+/** Service worker for visits without a network: stores the page's files and serves them if the server does not answer. */
 const KEPT = "foretoken-page";
-/** Milliseconds that a server may take where an answer is kept. */
+/** Milliseconds to wait for the server if a file is stored. */
 const PATIENCE = 2000;
-/** The server did not answer in time: it is not waited for again until it does. */
+/** True after a late answer: then stored files are served at once. */
 let silent = false;
 const at = (/** @type {string} */ path) => new URL(path, self.location.href).href;
 
-/** True if worker.js takes the module for relaxed SIMD, which is described there. */
+/** True if worker.js loads the module for relaxed SIMD. */
 const isRelaxed = WebAssembly.validate(
   Uint8Array.from([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11]),
 );
 
-/** All that the page is made of. A test holds this list against the folders. */
+const names = (/** @type {string} */ text) => text.trim().split(/\s+/);
+/** All files of the page. A test compares this list with the folders. */
 const FILES = [
   ...["./", "icon.svg", "style.css", "simulate_bg.wasm", "simulate.js", "marked.js", "engine-worker.js"],
-  ...["app", "card", "charts", "chat", "dom", "download", "guesses", "lane", "latencies", "markdown", "message", "model", "options", "outcome", "pairs"].map(
-    (name) => `${name}.js`,
-  ),
-  ...[
-    "paper",
-    "policy",
-    "presets",
-    "race",
-    "record",
-    "replay",
-    "schema",
-    "settings",
-    "share",
-    "shelf",
-    "simulator",
-    "stage",
-    "support",
-    "tabs",
-    "turn",
-    "welcome",
-  ].map((name) => `${name}.js`),
-  ...[
-    "cache",
-    "chat",
-    "chunks",
-    "conversation",
-    "crew",
-    "engine",
-    "error",
-    "foretoken",
-    "grammar",
-    "http",
-    "hub",
-    "instance",
-    "kept",
-    "loading",
-    "oniguruma",
-    "options",
-    "patterns",
-    "queue",
-    "remote",
-    "saved",
-    "sealed",
-    "shared",
-    "spawn",
-    "team",
-    "tools",
-    "transfer",
-    "trouble",
-    "worker",
-  ].map((name) => `../${name}.js`),
+  ...names(`
+    app card charts chat dom download guesses lane latencies markdown message model options outcome pairs paper policy presets race record
+    replay schema settings share shelf simulator stage support tabs turn welcome
+  `).map((name) => `${name}.js`),
+  ...names(`
+    cache chat chunks conversation downloader engine error error-hints foretoken grammar http instance instance-workers loading model-files
+    oniguruma opfs options patterns queue saved-chats server-files shared-name start-worker storage threads tools worker
+  `).map((name) => `../${name}.js`),
   isRelaxed ? "../relaxed_bg.wasm" : "../foretoken_bg.wasm",
   "../grammar_bg.wasm",
 ].map(at);
 
 self.addEventListener("install", (event) => {
-  // What the page has just loaded comes from the browser's own cache.
+  // The browser's cache has files that the page has just loaded.
   event.waitUntil(
     caches
       .open(KEPT)
@@ -90,7 +45,6 @@ self.addEventListener("fetch", (event) => {
   if (request.method === "GET" && FILES.includes(address)) event.respondWith(answer(request, address));
 });
 
-/** @param {Request} request @param {string} address */
 async function answer(request, address) {
   const kept = await caches.open(KEPT);
   let answered = false;

@@ -1,4 +1,4 @@
-/** The result of a race, in words and numbers. Nothing here looks at the page. */
+/** The result of a race in words and numbers, without the page. */
 import { times } from "./dom.js";
 
 /**
@@ -15,27 +15,22 @@ import { times } from "./dom.js";
  * @property {string} digest of their ids
  */
 
-/** Speeds of 0.95 to 1.05 times are equal: a visitor would see no difference. */
+/** Ratios of speeds from 0.95 to 1.05 count as equal. */
 const SAME_SPEED = 0.05;
 
-/** Names a text by its tokens: equal texts, equal names. Two FNV-1a hashes, because `crypto.subtle` needs a secure page. @param {number[]} ids */
+/** Returns a digest of tokens: two FNV-1a hashes, because `crypto.subtle` needs a secure page. @param {number[]} ids */
 export function digest(ids) {
   const words = ids.join();
   const hash = (/** @type {number} */ basis) => [...words].reduce((sum, letter) => Math.imul(sum ^ letter.charCodeAt(0), 0x01000193), basis) >>> 0;
   return [hash(0x811c9dc5), hash(0x1234567)].map((part) => part.toString(16).padStart(8, "0")).join("");
 }
 
-/** Times the plain speed; NaN if a text was too short to measure. @param {Outcome} outcome */
+/** Returns the ratio to the plain speed; NaN if a text was too short. @param {Outcome} outcome */
 export const ratio = ({ plain, speculative }) => speculative.stats.times.tokens_per_second / plain.stats.times.tokens_per_second;
 
-/** @param {Outcome} outcome */
 const differ = ({ plain, speculative }) => plain.token_ids.join() !== speculative.token_ids.join();
 
-/**
- * The one number, and what it says. `number` is empty where there is none.
- * @param {Outcome} outcome
- * @returns {{ number: string, words: string }}
- */
+/** Returns the main number and its meaning. `number` may be empty. @param {Outcome} outcome @returns {{ number: string, words: string }} */
 export function headline(outcome) {
   const {
     speculative: { token_ids, stats },
@@ -47,14 +42,14 @@ export function headline(outcome) {
   const same = `the same ${token_ids.length} tokens`;
   const value = ratio(outcome);
   if (!Number.isFinite(value) || !value) return { number: "", words: `T${same.slice(1)}.` };
-  // Then any difference is chance.
+  // Any difference is chance.
   if (!stats.num_draft_tokens)
     return {
       number: "",
       words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}`,
     };
   if (value >= 1 + SAME_SPEED) return { number: times(value), words: `times as fast, ${same}` };
-  // Passes are the same on every device.
+  // The number of passes does not depend on the device.
   const [passes, before] = [stats.num_spec_steps, outcome.plain.stats.num_spec_steps];
   const speed =
     value < 1 - SAME_SPEED ? `at ${value.toFixed(2)} times the speed: here guesses cost more than they saved.` : "at the same speed on this device.";
@@ -62,7 +57,7 @@ export function headline(outcome) {
   return { number: String(passes), words: `${passes === 1 ? "pass" : "passes"} of the big model instead of ${before}: ${same}, ${speed}` };
 }
 
-/** The headline's number as it is shown large: a ratio has its sign, a count has none. @param {ReturnType<typeof headline>} headline */
+/** Returns the headline's number, with a sign if it is a ratio. @param {ReturnType<typeof headline>} headline */
 export const figure = ({ number, words }) => (words.startsWith("times ") ? `${number}\u00d7` : number);
 
 /** Explains the numbers in a sentence or two. @param {Outcome} outcome */

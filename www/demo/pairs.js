@@ -1,4 +1,4 @@
-/** Models that the page knows by name. Sizes are those of the files, about; what is exact comes from their headers. */
+/** Models of the shelf, with approximate sizes. */
 
 /**
  * @typedef {object} Known
@@ -12,7 +12,7 @@
  * @property {string} good what it is good at
  */
 
-/** The pair that this page brings along. */
+/** The pair that this page serves. */
 export const TALES = {
   id: "tales",
   name: "the tales pair",
@@ -124,14 +124,10 @@ export const SHELF = [
 
 const known = (id) => SHELF.find((each) => each.id === id);
 
-/** Bytes of a download of a model, with the draft model if it is wanted. @param {Known} one @param {boolean} drafting */
+/** Returns the bytes of a download. @param {Known} one @param {boolean} drafting with the draft model */
 export const bytesOf = (one, drafting) => one.bytes + (drafting && one.draft ? known(one.draft).bytes : 0);
 
-/**
- * The arguments for the engine: a model of the shelf, with its draft model if that is wanted.
- * @param {string} id
- * @param {boolean} [drafting]
- */
+/** Returns the engine's arguments for a model. @param {string} id @param {boolean} [drafting] with the draft model */
 export function spec(id, drafting = true) {
   if (id === TALES.id) return TALES;
   const one = known(id);

@@ -1,7 +1,4 @@
-/**
- * The page's policy for trusted types: no string becomes code, and the only addresses that pass are those of the page's own
- * workers. A parser's document runs nothing, and the simulator's pictures come from there.
- */
+/** The page's policy for trusted types: allows the addresses of its workers, and parsed documents for the simulator's pictures. */
 const WORKERS = ["../worker.js", "engine-worker.js", "offline.js"].map((path) => new URL(path, import.meta.url).href);
 
 globalThis.trustedTypes?.createPolicy("default", {

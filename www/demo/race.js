@@ -1,4 +1,4 @@
-/** The race: a task, written plainly and with guesses, by the chosen model. */
+/** The race: the chosen model generates one text with and without speculation. */
 import { AcceptanceChart, SpeedChart } from "./charts.js";
 import { at, button, copy, make, say } from "./dom.js";
 import { about, chosen, need } from "./model.js";
@@ -8,20 +8,19 @@ import { readSettings, typedSettings, writeSettings } from "./settings.js";
 import { clearStage, measure, present } from "./stage.js";
 
 const charts = { speed: new SpeedChart(at("chart-speed")), acceptance: new AcceptanceChart(at("chart-acceptance")) };
-/** The last run, for people who report or compare. */
+/** The latest run. */
 let report = {};
-/** Callbacks for the outcome. @type {((outcome: import("./outcome.js").Outcome) => void)[]} */
+/** Called with the outcome. @type {((outcome: import("./outcome.js").Outcome) => void)[]} */
 const listeners = [];
-/** The digest of a text that somebody else got, and sent here. */
+/** Digest of the text in a shared address. */
 let expected = "";
 
-/** Drafting options that a task sets: the engine chooses. */
+/** Drafting options of a task: the engine's choice. */
 const DRAFTING = { drafter: "", num_assistant_tokens: "", num_assistant_tokens_schedule: "" };
 
-/** @param {(outcome: import("./outcome.js").Outcome) => void} listener */
 export const onOutcome = (listener) => listeners.push(listener);
 
-/** The prompt as it was typed, how it is sent, the options that were set, and what was typed for them. */
+/** Returns the typed prompt, its kind, the options and their typed values. */
 export const request = () => ({
   text: at("prompt").value,
   kind: at("kind").value,
@@ -29,7 +28,7 @@ export const request = () => ({
   typed: typedSettings("quick", "generation", "loading"),
 });
 
-/** Fills in what somebody sent; `digest` names the text that came out there. */
+/** Fills in a shared address. */
 export function fill({ prompt, kind, options = {}, digest = "" }) {
   at("prompt").value = prompt;
   at("kind").value = kind;
@@ -43,12 +42,7 @@ function clearCharts() {
   for (const chart of Object.values(charts)) chart.clear();
 }
 
-/**
- * Writes what the form says, both ways.
- * @param {AbortSignal} signal
- * @param {Record<string, unknown>} [forced] options in place of those of the form
- * @returns {Promise<import("./outcome.js").Outcome>}
- */
+/** Runs the race. @param {Record<string, unknown>} [forced] options in place of those of the form */
 export async function run(signal, forced) {
   const { text, kind, typed, ...said } = request();
   const options = { ...said.options, ...forced };
@@ -57,7 +51,7 @@ export async function run(signal, forced) {
   for (const id of ["meaning", "reason", "same"]) at(id).textContent = "";
   say("Loading the model.");
   const engine = await need(signal);
-  // On a phone the stage lies above what was pressed.
+  // On a phone the stage is above the button.
   if (at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
   const prompt = kind === "chat" ? [{ role: "user", content: text }] : text;
   const race = { engine, spec: chosen(), text, kind, prompt, options, typed };
@@ -81,11 +75,7 @@ export async function run(signal, forced) {
   }
 }
 
-/**
- * The first run of a visit: where no guess pays in a story, as on a CPU, a passage is retold, and guesses are looked up whether that
- * pays or not, so that there is something to see; the number says what they cost.
- * @param {AbortSignal} signal
- */
+/** Runs the first race of a visit. If the story has few guesses, as on a CPU, a passage is retold with lookups at any cost. */
 export async function arrive(signal) {
   const { speculative, options } = await run(signal);
   const { num_draft_tokens, num_spec_steps } = speculative.stats;
@@ -94,7 +84,7 @@ export async function arrive(signal) {
   await run(signal, { drafter: "lookup", num_assistant_tokens_schedule: "constant" });
 }
 
-/** Statistics of a lane at its end, complete or not. */
+/** Stores the statistics of a lane. */
 function keep(lane, stats) {
   report[lane] = stats;
   if (lane === "speculative") {
@@ -103,12 +93,12 @@ function keep(lane, stats) {
   }
   const warnings = [report, report.speculative, report.plain].flatMap((each) => each?.warnings ?? []);
   at("warnings").replaceChildren(...[...new Set(warnings)].map((textContent) => make("li", { textContent })));
-  // Lists of numbers take one line; a text holds no line break of its own in JSON, so none is touched.
+  // Lists of numbers on one line. Texts in JSON have no line breaks.
   at("report").textContent = JSON.stringify(report, null, 2).replace(/\[\n[\s\d,]+\]/g, (list) => list.replace(/\s+/g, " "));
   at("copy-report").disabled = false;
 }
 
-/** Shows which of the tasks the form holds, if it is one. */
+/** Marks the task that the form has. */
 function markPreset() {
   at("preset-hint").textContent = "";
   for (const each of document.querySelectorAll("[data-preset]")) {
@@ -119,7 +109,7 @@ function markPreset() {
   }
 }
 
-/** Lookahead 0 stands for the adaptive schedule. */
+/** Lookahead 0: the adaptive schedule. */
 function showDrafting() {
   const { num_assistant_tokens: count, num_assistant_tokens_schedule: schedule, drafter } = readSettings("generation");
   at("lookahead").value = schedule === "constant" ? String(count ?? 5) : "0";
@@ -133,7 +123,6 @@ function showLookahead() {
   at("lookahead").setAttribute("aria-valuetext", at("lookahead-value").textContent);
 }
 
-/** @param {(work: (signal: AbortSignal) => Promise<unknown>) => void} attempt */
 export function startRace(attempt) {
   for (const [name, { title, kind, prompt }] of Object.entries(PRESETS)) {
     const begin = () => {

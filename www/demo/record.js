@@ -1,21 +1,14 @@
-/** A text as it was written: which tokens came when. */
+/** Recordings of texts: tokens with their times. */
 
 /**
- * @typedef {object} Round What one pass of the target wrote.
+ * @typedef {object} Round
  * @property {number} seconds since the first round, which waits for the prompt
  * @property {import("../engine.js").Token[]} tokens
  */
 
 /** @typedef {{ rounds: Round[], generation: import("../engine.js").Generation }} Recording */
 
-/**
- * Writes a prompt to its end.
- * @param {import("../engine.js").Engine} engine
- * @param {import("../engine.js").Prompt} prompt
- * @param {import("../engine.js").GenerateOptions} options
- * @param {(round: Round) => void} onRound
- * @returns {Promise<Recording>}
- */
+/** Generates a text and records it. @returns {Promise<Recording>} */
 export async function record(engine, prompt, options, onRound) {
   const stream = engine.generate(prompt, options);
   /** @type {Round[]} */
@@ -31,13 +24,10 @@ export async function record(engine, prompt, options, onRound) {
   return { rounds, generation: await stream.result };
 }
 
-/** Milliseconds that go to getting ready, at most and, where texts are short, at least. */
+/** Maximum and minimum milliseconds of a warm-up. */
 const [PATIENCE, LEAST] = [2000, 600];
 
-/**
- * Lets the device compile what a text needs, so that none of it is in what is measured: writes until the text or the patience
- * ends, and a short text again, because browsers compile once more what runs often.
- */
+/** Compiles what a text needs before it is measured. Short texts are repeated, because browsers optimise code that runs often. */
 export async function warmUp(engine, prompt, options) {
   const began = performance.now();
   for (const [speculation, share] of [
@@ -52,12 +42,11 @@ export async function warmUp(engine, prompt, options) {
   }
 }
 
-/** Turns of which the middle one counts, if together they take at most this many seconds. */
+/** Number of turns, of which the middle one counts, if they take at most this many seconds. */
 const [TURNS, ENOUGH] = [5, 1];
 
 /**
- * A text of some milliseconds says little once: whatever else the machine did is in it. So short texts are written again by each of the
- * ways, in turns.
+ * Repeats short texts in turns, to reduce the noise of other work of the machine.
  * @template {string} Way
  * @param {Record<Way, Recording>} recordings of the first turn
  * @param {(way: Way) => Promise<Recording>} again

@@ -1,28 +1,28 @@
-/** Two recordings, shown at the same time: each round when it came, all of them slower or faster by one factor. */
+/** Shows two recordings at the same time, slower or faster by one factor. */
 
-/** Seconds that the longer one should take to watch. */
+/** Seconds of the longer replay. */
 const [SHORTEST, LONGEST] = [4, 9];
-/** The part of a round's time after which its guesses are shown. */
+/** Share of a round's time after which its guesses are shown. */
 const GUESSED = 0.35;
-/** Wrong guesses that are shown of a round whose words are not known. */
+/** Number of rejected guesses that are shown without text. */
 const MOST = 3;
-/** Milliseconds that a frame may take at most: a page in the background gets none, and goes on where it was. */
+/** Maximum milliseconds of a frame: the replay pauses in the background. */
 const FRAME = 250;
 
-/** Times the measured speed at which recordings of this length are shown. @param {number} seconds */
+/** Returns the speed of the replay relative to the recording. @param {number} seconds */
 export function pace(seconds) {
   if (seconds < SHORTEST) return Math.max(seconds, 0.01) / SHORTEST;
   return seconds > LONGEST ? seconds / LONGEST : 1;
 }
 
-/** The pace in words. @param {number} speed */
+/** Describes the speed. */
 export function paceInWords(speed) {
   if (speed === 1) return "Replayed as it was measured.";
   const factor = speed < 1 ? 1 / speed : speed;
   return `Replayed as it was measured, ${factor.toFixed(factor < 10 ? 1 : 0)} times ${speed < 1 ? "slower, so that you can watch" : "faster"}.`;
 }
 
-/** Events in a lane, with their times. @param {import("./lane.js").Lane} lane @param {import("./record.js").Recording} recording @param {(string[] | null)[]} rejected */
+/** Returns the events of a lane with their times. @param {import("./lane.js").Lane} lane @param {import("./record.js").Recording} recording @param {(string[] | null)[]} rejected */
 function script(lane, { rounds, generation }, rejected) {
   const { per_step_drafted: drafted, per_step_accepted: accepted } = generation.stats;
   const total = rounds.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -41,15 +41,13 @@ function script(lane, { rounds, generation }, rejected) {
   });
 }
 
-/** The reason of a signal that asks for the end at once; any other takes the stage away. */
+/** Reason of a signal that skips to the end. Other reasons stop the replay. */
 export const SKIP = "skip";
 
 /**
- * Plays recordings together; true at the end of the longer one, false when something else took the stage.
+ * Plays recordings together. Returns false if it was stopped.
  * @param {{ lane: import("./lane.js").Lane, recording: import("./record.js").Recording, rejected: (string[] | null)[] }[]} parts
- * @param {string} prompt that the texts go on from; empty where they answer it
- * @param {number} speed
- * @param {AbortSignal} signal
+ * @param {string} prompt shown before the texts
  */
 export function replay(parts, prompt, speed, signal) {
   for (const { lane } of parts) {
@@ -57,7 +55,7 @@ export function replay(parts, prompt, speed, signal) {
     lane.state = "replaying";
   }
   const scripts = parts.map(({ lane, recording, rejected }) => ({ lane, steps: script(lane, recording, rejected), next: 0 }));
-  // As the number says it, not as frames fall.
+  // The measured speeds decide, not the frames.
   const speedOf = ({ recording }) => recording.generation.stats.times.tokens_per_second;
   const fastest = parts.reduce((best, each) => (speedOf(each) > speedOf(best) ? each : best)).lane;
   let [seconds, last] = [0, 0];

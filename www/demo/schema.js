@@ -1,7 +1,7 @@
-/** JSON mode: which form answers are to have. */
+/** JSON mode: the required form of answers. */
 import { at, make } from "./dom.js";
 
-/** Forms to begin with. @type {Record<string, { title: string, schema: object | null }>} */
+/** Examples of forms. @type {Record<string, { title: string, schema: object | null }>} */
 const FORMS = {
   none: { title: "none, free text", schema: null },
   any: { title: "any JSON object", schema: { type: "object" } },
@@ -29,7 +29,7 @@ const FORMS = {
   },
 };
 
-/** Returns the error in the schema; nothing if there is none, or for plain JSON. */
+/** Returns the error in the schema, if any. */
 function fault() {
   try {
     JSON.parse(at("schema").value || "null");
@@ -51,10 +51,7 @@ function mark(message) {
   }
 }
 
-/**
- * The form as an option of the engine; throws if the field contains no JSON.
- * @returns {{ response_format?: import("../api.js").GenerateOptions["response_format"] }}
- */
+/** Returns the form as an option. Throws if the field has no JSON. */
 export function readForm() {
   const message = fault();
   mark(message);
@@ -63,7 +60,7 @@ export function readForm() {
   return schema === null ? {} : { response_format: { type: "json_schema", json_schema: { schema } } };
 }
 
-/** Marks the field where the engine refused the schema. @param {any} error */
+/** Marks the field if the engine refused the schema. @param {any} error */
 export function refuseForm(error) {
   if (error.code === "bad-option" && error.detail?.option === "response_format") {
     mark(error.message);

@@ -4,8 +4,8 @@ import { OPTIONS as DECLARED } from "./options.js";
 
 /**
  * @typedef {object} Option
- * @property {string} name as the engine calls it
- * @property {"quick" | "generation" | "loading" | "hub"} group where the field is
+ * @property {string} name
+ * @property {"quick" | "generation" | "loading" | "hub"} group place of the field
  * @property {keyof typeof PARSE} kind
  * @property {string} default in words
  * @property {string} hint
@@ -15,7 +15,7 @@ import { OPTIONS as DECLARED } from "./options.js";
  * @property {string} [more] what this page adds to the hint
  */
 
-/** Options that this page sets itself, or that only programs need. */
+/** Options without a field. */
 const WITHOUT_FIELD = [
   ...["skip_special_tokens", "response_format", "logprobs", "top_logprobs", "continue_final_message", "add_generation_prompt"],
   ...["file", "assistant_file", "threads", "prompt_cache_bytes"],
@@ -34,7 +34,7 @@ const OWN = {
   chat_template_kwargs: { more: 'Example: {"enable_thinking": false}' },
 };
 
-/** Options of the page's side of the engine. @type {Option[]} */
+/** Options that the engine's module does not have. @type {Option[]} */
 const HUB = [
   {
     name: "endpoint",
@@ -53,7 +53,7 @@ const OPTIONS = [
   ...HUB,
 ];
 
-/** Converts typed text to an option. Text that is not a number is passed on: the engine reports what it allows. */
+/** Converts typed text to an option. Invalid text is passed on, and the engine reports it. */
 const PARSE = {
   number: (text) => (Number.isNaN(Number(text)) ? text : Number(text)),
   choice: (text) => ({ true: true, false: false })[text] ?? text,
@@ -74,7 +74,6 @@ const PARSE = {
       .map((line) => line.replaceAll("\\n", "\n")),
 };
 
-/** @param {Option} option */
 function control({ name, kind, values, start = "", default: normal }) {
   const common = { id: `option-${name}`, name, autocomplete: "off", spellcheck: false, dir: "auto" };
   if (kind === "choice") {
@@ -83,16 +82,15 @@ function control({ name, kind, values, start = "", default: normal }) {
   }
   const rest = { ...common, value: start, placeholder: normal };
   if (kind === "texts" || kind === "long") return make("textarea", { ...rest, rows: 2 });
-  // Not type=number: it hides what is no number, and the engine's own words about it would never be seen.
+  // Not type=number, which hides invalid text, so that the engine could not report it.
   return make("input", { ...rest, type: kind === "secret" ? "password" : "text", inputMode: kind === "number" ? "numeric" : "text" });
 }
 
-/** @param {Option} option */
 const hintOf = ({ hint, range, more }) => [hint, range && `Allowed: ${range}.`, more].filter(Boolean).join(" ");
 
 const input = (name) => /** @type {HTMLInputElement} */ (document.getElementById(`option-${name}`));
 
-/** Puts every option's field into the element `options-GROUP`. */
+/** Adds a field for each option to the element `options-GROUP`. */
 export function buildSettings() {
   for (const option of OPTIONS) {
     const hint = make("p", { id: `hint-${option.name}`, className: "hint", textContent: hintOf(option) });
@@ -104,20 +102,13 @@ export function buildSettings() {
   }
 }
 
-/**
- * Values of the fields of these groups; an empty field has none.
- * @param {...Option["group"]} groups
- * @returns {Record<string, any>}
- */
+/** Returns the values of fields that are not empty. @param {...Option["group"]} groups @returns {Record<string, any>} */
 export function readSettings(...groups) {
   const said = OPTIONS.filter(({ name, group }) => groups.includes(group) && input(name).value.trim());
   return Object.fromEntries(said.map(({ name, kind }) => [name, PARSE[kind](input(name).value)]));
 }
 
-/**
- * Typed values of these groups' fields that differ from the defaults, for an address; never secrets.
- * @param {...Option["group"]} groups
- */
+/** Returns typed values that differ from the defaults, for an address. Never secrets. @param {...Option["group"]} groups */
 export function typedSettings(...groups) {
   const typed = OPTIONS.filter(({ name, group, kind, start = "" }) => kind !== "secret" && groups.includes(group) && input(name).value.trim() !== start);
   return Object.fromEntries(typed.map(({ name }) => [name, input(name).value.trim()]));
@@ -133,17 +124,12 @@ export function writeSettings(values) {
 
 export const resetSettings = () => writeSettings(Object.fromEntries(OPTIONS.map(({ name, start = "" }) => [name, start])));
 
-/** @param {string} name */
 function acquit(name) {
   input(name).removeAttribute("aria-invalid");
   delete document.getElementById(`hint-${name}`).dataset.refused;
 }
 
-/**
- * Marks the field that the engine refused, shows the error next to it, and opens the part that hides it.
- * @param {string} message
- * @param {{ option?: string } | null} detail of a `bad-option`
- */
+/** Shows an error at the refused field and makes the field visible. @param {{ option?: string } | null} detail of a `bad-option` */
 export function markRefused(message, detail) {
   const refused = OPTIONS.find(({ name }) => detail?.option === name);
   if (!refused) return;

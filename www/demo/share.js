@@ -1,4 +1,4 @@
-/** The state of the page in its address, and what can be sent to somebody else: the address, words, a picture. */
+/** The page's state in its address, and sharing of a result: as an address, a text or a picture. */
 import { drawCard } from "./card.js";
 import { at, copy, size } from "./dom.js";
 import { choose } from "./model.js";
@@ -7,13 +7,13 @@ import { TALES, spec } from "./pairs.js";
 import { fill, onOutcome, request } from "./race.js";
 import { writeSettings } from "./settings.js";
 
-/** Names in the address that are no options. */
+/** Names in the address that are not options. */
 const OWN = ["model", "file", "assistant", "assistant_file", "prompt", "kind", "text"];
 
 /** @type {import("./outcome.js").Outcome | null} */
 let shown = null;
 
-/** The model in the address: a name of the shelf, or the visitor's own name. */
+/** Returns the model in the address: an id of the shelf or a typed name. */
 function modelIn(values) {
   const model = values.get("model");
   if (!model || model === TALES.id) return TALES;
@@ -23,17 +23,13 @@ function modelIn(values) {
   return { id: "other", name: model, model, file, assistant_model, assistant_file };
 }
 
-/** @param {import("./model.js").Spec} one @returns {Record<string, any>} */
 function modelOut({ id, model, file, assistant_model, assistant_file }) {
   if (id === TALES.id) return {};
   if (id !== "other") return { model: assistant_model || !spec(id).assistant_model ? id : `${id}!` };
   return { model, file, assistant: assistant_model, assistant_file };
 }
 
-/**
- * Fills in what the address says.
- * @returns {{ waits: string }} why it should not begin by itself; empty where it may
- */
+/** Fills in the values of the address. @returns {{ waits: string }} reason not to begin at once; empty if there is none */
 export function readAddress() {
   const [tab, query] = location.hash.slice(1).split("?");
   if (tab !== "race" || !query) return { waits: "" };
@@ -52,17 +48,17 @@ export function readAddress() {
   return { waits: one === TALES ? "" : `You were sent a text of ${one.name}. Press Start to load that model${comes} and write the text here.` };
 }
 
-/** The address of an outcome; empty where the model is only on this device. @param {import("./outcome.js").Outcome} outcome */
+/** Returns the address of an outcome; empty for picked files. @param {import("./outcome.js").Outcome} outcome */
 function addressOf({ spec: one, prompt, kind, options, typed, speculative, digest }) {
   if (one.id === "files") return "";
-  // What was drawn, and what this device chose to round, would be other choices elsewhere: then the text would be another one too.
+  // The seed and the arithmetic, which `auto` may choose differently on another device.
   const { arithmetic } = speculative.stats;
   const values = { ...modelOut(one), prompt, kind, ...typed, seed: options.seed, arithmetic, text: digest };
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined && value !== ""));
   return `${location.origin}${location.pathname}#race?${query}`;
 }
 
-/** A card in words. @param {import("./outcome.js").Outcome} outcome */
+/** Describes an outcome as a text. @param {import("./outcome.js").Outcome} outcome */
 export function words(outcome) {
   const { number, words } = headline(outcome);
   const address = addressOf(outcome);
@@ -77,7 +73,7 @@ export function words(outcome) {
     .join("\n\n");
 }
 
-/** Puts the outcome into the page's address while the race's tab is open. */
+/** Puts the outcome into the page's address if the race's tab is open. */
 export function showAddress() {
   if (!shown || at("race").hidden) return;
   const address = addressOf(shown);
@@ -104,7 +100,7 @@ export function startSharing() {
     at("card").toBlob((/** @type {Blob} */ blob) => {
       const href = URL.createObjectURL(blob);
       Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
-      // Not at once: the browser reads it after the click.
+      // The browser reads it after the click.
       setTimeout(() => URL.revokeObjectURL(href), 60_000);
     }),
   );

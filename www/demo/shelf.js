@@ -1,4 +1,4 @@
-/** Models to choose from: those of the shelf, any other that the visitor names or picks, and what is kept of them here. */
+/** Choice of a model: from the shelf, by name, or picked files. Lists stored models. */
 import { Engine } from "../engine.js";
 import { at, button, make, say, size } from "./dom.js";
 import { choose, chosen, forget, inspect, need, onModel, ready } from "./model.js";
@@ -9,14 +9,14 @@ let attempt;
 
 const drafting = () => at("with-draft").checked;
 
-/** Describes the headers in words. @param {import("../engine.js").Inspection} found */
+/** Describes the headers. @param {import("../engine.js").Inspection} found */
 function fit({ download_bytes, total, capacity, unfit, device }) {
   const needs = `${size(download_bytes)} to download, ${size(total)} of memory for ${capacity.max_context} tokens`;
   if (unfit) return `Does not fit: ${unfit}`;
   return device ? `${needs}: within this device's limits.` : `${needs}.`;
 }
 
-/** Reads the headers, and shows next to the model if it fits. */
+/** Reads the headers and shows if the model fits. */
 const check = (one, place) => async (signal) => {
   say(`Reading the headers of ${one.name}.`);
   place.textContent = "Reading its headers.";
@@ -29,7 +29,7 @@ const check = (one, place) => async (signal) => {
   }
 };
 
-/** Loads, and opens the conversation. */
+/** Loads a model and opens the conversation. */
 const load = (one) => async (signal) => {
   choose(one);
   say(`Loading ${one.name}.`);
@@ -39,7 +39,6 @@ const load = (one) => async (signal) => {
   say([`${one.name} is ready.`, ...engine.warnings].join(" "), true);
 };
 
-/** @param {import("./pairs.js").Known} known */
 function row(known) {
   const { id, name, licence, good } = known;
   const place = make("p", { className: "hint state" });
@@ -68,7 +67,7 @@ function row(known) {
   return item;
 }
 
-/** The input of the form for other models: a name or URL, or files. */
+/** Returns the input for other models: a name, a URL or files. */
 function other() {
   const files = [...at("files").files, ...at("folder").files].filter(({ webkitRelativePath }) => webkitRelativePath.split("/").length <= 2);
   const model = at("other-model").value.trim();
@@ -85,7 +84,7 @@ function pattern(text) {
   return [name, file];
 }
 
-/** Shows what is kept, with a way to delete it. */
+/** Shows stored models with buttons to delete them. */
 async function showKept() {
   const kept = (await Engine.cache.list().catch(() => [])).filter(({ bytes }) => bytes);
   const all = kept.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -97,7 +96,7 @@ async function showKept() {
       const remove = button(
         "Delete",
         async () => {
-          // What is loaded is in use.
+          // A loaded model is in use.
           if (String(chosen().model) === model || String(chosen().assistant_model) === model) forget();
           if (await Engine.cache.delete(url)) return showKept();
           place.textContent = "It is being loaded just now.";

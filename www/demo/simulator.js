@@ -1,4 +1,4 @@
-/** The simulator's tab: what speculation would gain, from latencies alone; only measuring them here needs a model. */
+/** The simulator's tab: gains of speculation from given or measured latencies. */
 import { at, make, say } from "./dom.js";
 import { measureLatencies } from "./latencies.js";
 import { chosen } from "./model.js";
@@ -13,12 +13,12 @@ const times = (ratio) => `${ratio.toFixed(2)} times`;
 let ready;
 let frame = 0;
 let styled = false;
-/** Too narrow for two heatmaps side by side. */
+/** Matches if two heatmaps do not fit side by side. */
 const narrow = matchMedia("(max-width: 42rem)");
-/** Settings that the heatmaps show. */
+/** Settings of the drawn heatmaps. */
 let mapped = "";
 
-/** Shows an SVG. The page's policy lets no inline style pass, so its rules are adopted instead; all pictures share them. */
+/** Shows an SVG. The page's policy forbids inline styles, so its rules are adopted, once for all pictures. */
 function draw(place, svg) {
   const [style, rules] = /<style>(.*?)<\/style>/s.exec(svg);
   if (!styled) {
@@ -74,13 +74,13 @@ function map() {
   draw(at("heatmaps"), simulateHeatmaps(sp, tokens, columns));
 }
 
-/** Sets sliders, which round to their steps. @param {Record<string, number>} setting */
+/** Sets sliders. */
 function set(setting) {
   for (const slider of sliders) if (slider.name in setting) slider.value = String(setting[slider.name]);
   redraw();
 }
 
-/** Replaces the paper's numbers by measurements of this device. @param {AbortSignal} signal */
+/** Replaces the paper's numbers by measurements on this device. */
 async function measureHere(signal) {
   say("Measuring the pair on this device.");
   const measured = await measureLatencies(signal);
@@ -94,7 +94,7 @@ function choosePair() {
   if (at("sim-pair").value && pair) set(pair);
 }
 
-/** Draws, the first time that the tab is shown. */
+/** Draws when the tab is first shown. */
 export function openSimulator() {
   if (ready) return;
   ready = init().then(
@@ -102,7 +102,7 @@ export function openSimulator() {
       const soon = () => (frame ||= requestAnimationFrame(redraw));
       for (const slider of sliders) {
         slider.addEventListener("input", soon);
-        // Hundreds of cells: once the slider rests.
+        // Hundreds of cells, so only after the last move of the slider.
         slider.addEventListener("change", map);
       }
       narrow.addEventListener("change", map);

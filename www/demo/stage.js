@@ -1,4 +1,4 @@
-/** The stage: two lanes, measured one after the other, then replayed together, and the number that comes out. */
+/** The stage: two lanes, measured one after the other and replayed together, and the result. */
 import { at, say } from "./dom.js";
 import { findRejected } from "./guesses.js";
 import { Lane } from "./lane.js";
@@ -10,23 +10,23 @@ import { showHelp } from "./support.js";
 
 const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-/** Engines that have compiled what they need. @type {WeakSet<import("../engine.js").Engine>} */
+/** Engines after their warm-up. @type {WeakSet<import("../engine.js").Engine>} */
 const warm = new WeakSet();
-/** Milliseconds that the replay waits for the words of wrong guesses; what is not known by then is shown without words. */
+/** Milliseconds for which the replay waits for the texts of rejected guesses. */
 const SEARCH = 2500;
-/** The recording on the stage, to be played again. */
+/** Recordings on the stage. */
 let parts = [];
 /** @type {import("./outcome.js").Outcome} */
 let outcome;
-/** Ends the replay that runs. */
+/** Controls the running replay. */
 let show = new AbortController();
-/** Ends the search for what was guessed. */
+/** Controls the search for rejected guesses. */
 let search = new AbortController();
 
 /** The initial text of the lanes. */
 const opening = ({ kind, prompt }) => (kind === "text" ? prompt : "");
 
-/** Which buttons there are. @param {"" | "playing" | "done"} state */
+/** Shows the buttons of a state. @param {"" | "playing" | "done"} state */
 function setState(state) {
   at("outcome").dataset.state = state;
   at("skip").hidden = state !== "playing";
@@ -34,7 +34,7 @@ function setState(state) {
   at("share").hidden = state !== "done";
 }
 
-/** Empties the stage for a text. @param {{ kind: string, prompt: string }} begun */
+/** Clears the stage. @param {{ kind: string, prompt: string }} begun */
 export function clearStage(begun) {
   show.abort();
   search.abort();
@@ -47,10 +47,7 @@ export function clearStage(begun) {
   for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
 }
 
-/**
- * Writes both ways, one after the other. `onRound` is called for each round, `onLane` for a lane's statistics, complete or not; both
- * are called again, after `onAgain`, for the texts that count.
- */
+/** Measures both lanes. `onRound` is called for each round, `onLane` with a lane's statistics, `onAgain` before a lane is repeated. */
 export async function measure({ engine, prompt, options }, signal, { onRound, onLane, onAgain }) {
   if (!warm.has(engine)) {
     say("Getting ready: the first text is not measured, because the device still compiles.");
@@ -70,7 +67,7 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
         lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens ?? 256);
         onRound(lane, round, written);
       });
-      // Both ways draw with the same noise: with the seed of the first one, if that drew at random.
+      // Both lanes sample with the seed of the first one.
       options.seed ??= recordings[id].generation.stats.seed ?? undefined;
       onLane(id, recordings[id].generation.stats);
     } catch (error) {
@@ -90,10 +87,7 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
   return counted;
 }
 
-/**
- * Shows what was measured: the replay, which is not waited for, then the number.
- * @returns {Promise<import("./outcome.js").Outcome>}
- */
+/** Shows what was measured: the replay, which is not waited for, then the number. @returns {Promise<import("./outcome.js").Outcome>} */
 export async function present(race, { plain, speculative }, signal) {
   const { spec, text, kind, options, typed } = race;
   const rejected = speculative.rounds.map(() => null);
@@ -121,14 +115,14 @@ export async function present(race, { plain, speculative }, signal) {
     const finding = findRejected(rejected, race, speculative, AbortSignal.any([signal, search.signal])).catch(() => {});
     say("Measured. Finding the words of the wrong guesses.");
     await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, SEARCH))]);
-    // Nothing computes while the visitor watches.
+    // The search ends before the replay begins.
     search.abort();
     play();
   }
   return outcome;
 }
 
-/** Plays what is on the stage. */
+/** Plays the recordings on the stage. */
 async function play() {
   show.abort();
   show = new AbortController();

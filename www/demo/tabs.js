@@ -1,12 +1,9 @@
-/** The page's tabs: arrows, Home and End move between them, and the address remembers which one is open. What has `data-tab` opens one too. */
+/** The page's tabs: arrows, Home and End select one, as do elements with `data-tab`. The open tab is part of the address. */
 
 const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
 const panel = (/** @type {HTMLElement} */ tab) => document.getElementById(tab.getAttribute("aria-controls"));
 
-/**
- * Returns a function that opens the tab which the address names.
- * @param {Record<string, () => void>} opened what to do when the tab of this id is shown
- */
+/** Returns a function that opens the tab of the address. @param {Record<string, () => void>} opened callbacks by tab */
 export function startTabs(opened) {
   const show = (/** @type {HTMLElement} */ chosen) => {
     for (const tab of tabs) {

@@ -1,22 +1,22 @@
-/** One thing at a time: what runs now, how it is ended, and what is said when it fails. */
+/** Runs one task at a time, ends it on request and shows its errors. */
 import { ForetokenError } from "../engine.js";
 import { at, say } from "./dom.js";
 import { forget } from "./model.js";
 import { markRefused } from "./settings.js";
 import { showHelp } from "./support.js";
 
-/** After these the engine is of no more use. */
+/** Errors after which the engine must be loaded again. */
 const FATAL = ["device-lost", "gpu-blocked", "internal", "out-of-gpu-memory"];
-/** Buttons that begin something. They are not disabled while another runs: that would take the focus from under a keyboard. */
+/** Buttons that begin a task. They get `aria-disabled`, because `disabled` would remove the focus. */
 const STARTERS = "[data-starts]";
 
 /** @type {AbortController | null} */
 let control = null;
 
-/** Ends what runs. */
+/** Ends the running task. */
 export const stop = () => control?.abort();
 
-/** Shows an error where everybody sees it; null takes the last one away. */
+/** Shows an error; null removes it. */
 function showProblem(error) {
   at("problem").hidden = !error;
   at("problem").textContent = error ? `${error.message}${error instanceof ForetokenError ? ` (${error.code})` : ""}` : "";
@@ -33,10 +33,7 @@ function setBusy(busy) {
   for (const each of document.querySelectorAll("[data-stops]")) each.hidden = !busy;
 }
 
-/**
- * Does one thing, which Stop, Cancel and Escape end. While another runs, nothing happens.
- * @param {(signal: AbortSignal) => Promise<unknown>} work
- */
+/** Runs a task unless another one runs. Stop, Cancel and Escape end it. @param {(signal: AbortSignal) => Promise<unknown>} work */
 export async function attempt(work) {
   if (control) return;
   control = new AbortController();
@@ -52,19 +49,19 @@ export async function attempt(work) {
     if (!stopped) showProblem(error);
   }
   control = null;
-  // Hiding what has the focus would lose it.
+  // A hidden element would lose the focus.
   const lost = document.activeElement?.closest("[data-stops]");
   setBusy(false);
   if (lost) /** @type {HTMLElement} */ (activeElement)?.focus();
 }
 
 setBusy(false);
-/** An Escape that closes a candidate list of an input method, a select or a dialog ends nothing. @param {KeyboardEvent} event */
+/** Returns true for an Escape that closes no input method's list, select or dialog. @param {KeyboardEvent} event */
 function escapes({ key, isComposing, keyCode, target }) {
   return key === "Escape" && !isComposing && keyCode !== 229 && !(/** @type {Element} */ (target).closest("select, dialog[open]"));
 }
 document.addEventListener("keydown", (event) => escapes(event) && stop());
-/** A click on a disabled starter does nothing. @param {Event} event */
+/** Drops clicks on buttons that are marked as disabled. @param {Event} event */
 function refuse(event) {
   if (!(/** @type {Element} */ (event.target).closest("[aria-disabled=true]"))) return;
   event.preventDefault();

@@ -1,7 +1,7 @@
-/** Decides if the page may begin by itself, and when. */
+/** Decides if and when the page begins without a click. */
 import { at } from "./dom.js";
 
-/** Why a visitor should be asked first; empty where nothing speaks against it. */
+/** Returns the reason to ask the visitor first; empty if there is none. */
 function reluctance() {
   const { saveData, type, effectiveType } = /** @type {any} */ (navigator).connection ?? {};
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return "You prefer less motion, so nothing moves before you press Start.";
@@ -10,7 +10,7 @@ function reluctance() {
   return "";
 }
 
-/** Fulfils when the page is seen. */
+/** Fulfils when the page is visible. */
 function seen() {
   return /** @type {Promise<void>} */ (
     new Promise((resolve) => {
@@ -25,21 +25,17 @@ function seen() {
   );
 }
 
-/**
- * Begins on arrival, unless there is a reason to wait for the visitor.
- * @param {{ waits: string }} address why what somebody sent should wait; empty: it need not
- * @param {() => void} begin
- */
+/** Begins on arrival, unless there is a reason to wait. @param {{ waits: string }} address with the reason to wait, if any */
 export async function welcome({ waits }, begin) {
   at("start").addEventListener("click", begin);
   const reason = waits || reluctance();
   if (reason) {
-    // Start is there, whichever tab is open.
+    // The button is visible in every tab.
     at("race").querySelector(".status").textContent = reason;
     at("start").hidden = false;
     return;
   }
   await seen();
-  // Visitors of another part of the page, or who already began, are not interrupted.
+  // Not if the visitor is in another tab or has begun.
   if (document.body.dataset.state === "idle" && !at("race").hidden) begin();
 }

@@ -22,7 +22,7 @@ use wasm_bindgen_futures::spawn_local;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Workers with one instance each; the last one has the draft model. TypeScript implements them.
+    /// Workers with one instance each; the last one has the draft model (www/instance-workers.ts).
     pub type Workers;
 
     /// Loads the models. Fulfils with `{device, failed}`; `failed`: why a requested draft model is missing.

@@ -8,8 +8,8 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The workers, implemented in TypeScript.
-    #[wasm_bindgen(js_name = Team)]
+    /// The workers (www/threads.ts).
+    #[wasm_bindgen(js_name = Threads)]
     pub type JsThreads;
 
     /// Starts workers for `threads` threads in total, if possible. Fulfils with the number of other threads.

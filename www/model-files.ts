@@ -1,41 +1,35 @@
-/** Sources of the files of a model in a browser: a Hub id, a base URL, or files that the user picked. */
+/** Files of a model: from the Hub, from a URL, or picked by the user. */
 import { type Cache, isAddress, withoutQuery } from "./cache.js";
 import { badOption, failure } from "./error.js";
-import { Remote } from "./remote.js";
-import type { TransferOptions } from "./transfer.js";
+import { ServerFiles } from "./server-files.js";
+import type { DownloaderOptions } from "./downloader.js";
 
-/** A source of model files for the engine. */
+/** Model files, as the engine's module reads them. */
 export type Files = {
-  /** what a person would call the model in a message */
+  /** Name of the model in messages. */
   name: string;
-  /** the names of its files; none if they are not known */
+  /** Returns the names of the files; none if they are unknown. */
   list: () => Promise<string[]>;
-  /** bytes of a file; null when there is no such file */
+  /** Returns the bytes of a file; null if there is no such file. */
   size: (file: string) => Promise<number | null>;
-  /** exactly these bytes */
+  /** Reads exactly these bytes. */
   read: (file: string, start: number, end: number) => Promise<Uint8Array>;
-  /** nothing more is read for now */
   close?: () => Promise<void>;
-  /** bytes of what was opened that have to be downloaded */
+  /** Returns the bytes of opened files that were not stored. */
   missing?: () => Promise<number>;
 };
 
 type HubOptions = {
-  /** the Hub; https://huggingface.co by default */
   endpoint?: string;
-  /** a branch, tag or commit; `main` by default */
   revision?: string;
-  /** sent as `Authorization: Bearer`, to Hub ids only */
+  /** Sent to the Hub only. */
   token?: string;
 };
 
-/**
- * The files of a model.
- * @param options `base`: what relative URLs start from; `cache`: where downloads are kept
- */
+/** Opens the files of a model. @param options `base`: base of relative URLs */
 export function openFiles(
   model: string | URL | File[] | FileSystemDirectoryHandle,
-  options: HubOptions & TransferOptions & { base?: string; cache?: Cache },
+  options: HubOptions & Omit<DownloaderOptions, "key"> & { base?: string; cache?: Cache },
 ): Files {
   if (Array.isArray(model)) return new PickedFiles(model);
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
@@ -47,16 +41,15 @@ export function openFiles(
     const only = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];
     if (only) folder.pathname = folder.pathname.slice(0, -only.length);
     else if (!folder.pathname.endsWith("/")) folder.pathname += "/";
-    return new Remote(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
+    return new ServerFiles(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
   }
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
   const [hub, commit] = [endpoint.replace(/\/+$/, ""), encodeURIComponent(revision)];
-  const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
-  // A whole commit id names the same bytes for ever.
+  // The files of a full commit id never change.
   const pinned = /^[0-9a-f]{40}$/.test(revision);
   const listing = `${hub}/api/models/${text}/revision/${commit}`;
-  return new Remote(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
+  return new ServerFiles(text, `${hub}/${text}/resolve/${commit}/`, { ...options, key: token, pinned, listing });
 }
 
 class PickedFiles implements Files {
@@ -70,7 +63,7 @@ class PickedFiles implements Files {
 
   async open(file: string): Promise<File | undefined> {
     const depth = ({ webkitRelativePath }: File) => webkitRelativePath.split("/").length;
-    // Folders of other formats, such as onnx/, hold files of the same names.
+    // Folders of other formats, such as onnx/, may have files of the same names.
     return this.files.filter(({ name }) => name === file).sort((a, b) => depth(a) - depth(b))[0];
   }
 

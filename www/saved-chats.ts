@@ -1,20 +1,19 @@
 /**
- * Conversations that were saved, in the browser's private file system (OPFS): `foretoken-chats/<hash of the name>/` holds `meta`, which
- * says what was said and for which tokens there are keys and values, and these, `<layer>-<tag>`; each file is sealed.
+ * Saved conversations in the browser's private file system (OPFS): `foretoken-chats/<hash of the name>/` has `meta` with the messages and
+ * the cached tokens, and their keys and values, `<layer>-<tag>`. All files are sealed.
  */
 import { failure, isFailure } from "./error.js";
-import { META, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write, writeMeta } from "./sealed.js";
+import { META, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write, writeMeta } from "./opfs.js";
 import type { Message } from "./api.js";
 
 type Saved = { messages: Message[]; options: object; tokens: number[]; tag: string };
 
 const ROOT = "foretoken-chats";
 
-/** @param key of a conversation */
 export const locked = <T>(key: string, mode: LockMode, work: () => Promise<T>): Promise<T> => navigator.locks.request(`${ROOT}/${key}`, { mode }, work);
 
 /** Works in the folder of all conversations. Rejects with `storage` if the browser refuses. */
-export async function stored<T>(work: (root: FileSystemDirectoryHandle) => Promise<T>) {
+export async function inChatsFolder<T>(work: (root: FileSystemDirectoryHandle) => Promise<T>) {
   try {
     return await work(await openRoot(ROOT, true));
   } catch (error) {
@@ -26,24 +25,21 @@ export async function stored<T>(work: (root: FileSystemDirectoryHandle) => Promi
   }
 }
 
-/** Works on one conversation, under its lock. */
-export const on = <T>(name: string, mode: LockMode, work: (root: FileSystemDirectoryHandle, key: string) => Promise<T>) =>
-  stored(async (root) => {
+/** Works on a conversation under its lock. */
+export const withChat = <T>(name: string, mode: LockMode, work: (root: FileSystemDirectoryHandle, key: string) => Promise<T>) =>
+  inChatsFolder(async (root) => {
     // JSON distinguishes lone surrogates.
     const key = await keyOf(JSON.stringify(name));
     return locked(key, mode, () => work(root, key));
   });
 
-/**
- * Saves a conversation under a name, in place of another one; as long as that lasts, the other one is there.
- * @param layers gives what is cached of it
- */
+/** Saves a conversation. An earlier one of this name is replaced at the end. @param layers writes keys and values and returns the tokens */
 export const save = (
   name: string,
   said: Omit<Saved, "tokens" | "tag">,
   layers: (write: (layer: number, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) => Promise<number[]>,
 ) =>
-  on(name, "exclusive", async (root, key) => {
+  withChat(name, "exclusive", async (root, key) => {
     const folder = await root.getDirectoryHandle(key, { create: true });
     const tag = crypto.randomUUID().slice(0, 8);
     try {
@@ -56,18 +52,15 @@ export const save = (
     }
   });
 
-/**
- * Restores the messages of a conversation. Rejects with `not-found`.
- * @param restore takes what was cached of it
- */
+/** Restores a conversation. Rejects with `not-found`. @param restore reads keys and values */
 export const restore = (name: string, restore: (saved: Saved, read: (layer: number) => Promise<Uint8Array>) => Promise<boolean>) =>
-  on(name, "shared", async (root, key) => {
+  withChat(name, "shared", async (root, key) => {
     const folder = await root.getDirectoryHandle(key).catch(() => null);
     const saved = folder && ((await readMeta(folder)) as Saved | null);
     if (!saved)
       throw failure("not-found", `there is no saved conversation with the name ${name}`, { path: name, reason: "it was not saved here, or was deleted" });
     const read = async (layer: number) => (await unseal(await readFile(folder, `${layer}-${saved.tag}`))) ?? new Uint8Array();
-    // Whatever became of them, the messages are enough: they are read again.
+    // Without keys and values the messages are read again.
     const isCached = saved.tokens.length > 0 && (await restore(saved, read).catch(() => false));
     const { messages, options, tokens } = saved;
     return { messages, options, cached: isCached ? tokens.length : 0 };

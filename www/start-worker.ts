@@ -1,77 +1,72 @@
-/** Starts the engine's workers: where worker.js lies or where the app says, for one page or for all pages that share a model. */
+/** Starts the engine's workers: from worker.js or the app's address, for one page or several. */
 import { failure, isFailure } from "./error.js";
 import type { FromShared, FromWorker, ToWorker } from "./protocol.js";
 
-/** a worker as the engine uses it */
-export type Spawned = {
+export type WorkerHandle = {
   postMessage: (message: ToWorker, transfer: Transferable[]) => void;
-  /** of one that is shared: leaves it */
+  /** Ends the worker, or leaves a shared worker. */
   terminate: () => void;
   onmessage: ((event: MessageEvent<FromWorker>) => any) | null;
 };
 
-/** Settings that differ outside of pages; node.ts sets them for Node. */
-export const place: { spawn: typeof spawn; base: () => string | undefined; path: (model: string) => string; cache: boolean } = {
-  spawn,
+/** Settings that node.ts changes for Node. */
+export const platform: { startWorker: typeof startWorker; base: () => string | undefined; path: (model: string) => string; cache: boolean } = {
+  startWorker,
   base: () => globalThis.document?.baseURI ?? globalThis.location?.href,
   path: (model) => model,
   cache: true,
 };
 
-/** The address of worker.js where no bundler was: those leave another name, or that of a file on the disk of who built. */
-const BESIDE = /^(?!file:).*\/(?=spawn\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
+/** Address of worker.js without a bundler. Bundlers rename this file, or leave an address on the developer's disk. */
+const BESIDE = /^(?!file:).*\/(?=start-worker\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
 
 let policy: { createScriptURL: (address: string) => any } | undefined;
 
-/**
- * Our own addresses, for a page that enforces trusted types and has no default policy. Those that the app gives are for its
- * own policy to trust.
- */
+/** Makes our own addresses trusted, for pages that enforce trusted types without a default policy. */
 function trusted(address: string) {
   const { trustedTypes } = globalThis as any;
   if (!trustedTypes || trustedTypes.defaultPolicy) return address;
   try {
     policy ??= trustedTypes.createPolicy("foretoken", { createScriptURL: (ours: string) => ours });
   } catch {
-    // The page's policy does not name it: the browser says so, and refuses the worker.
+    // The page does not allow this policy: the browser reports it and refuses the worker.
   }
   return policy?.createScriptURL(address) ?? address;
 }
 
-/** How often a worker broke down that pages share, by its name: the next one has another, because a page may still reach the old one. */
+/** Numbers of breakdowns of shared workers, by name. The next worker gets another name, because pages may still reach the old one. */
 const breakdowns: Map<string, number> = new Map();
 
 /**
- * A worker with the engine in it. Throws where none may be started.
+ * Starts a worker. Throws if the page may not start workers.
  * @param where the option `worker`
- * @param name pages that give the same one share the worker
- * @param failed is called if it could not be started after all
+ * @param name of a shared worker
+ * @param failed is called if the worker cannot be started, or ends by itself
  */
-export function spawn(
+export function startWorker(
   where: string | ((name?: string) => Worker | SharedWorker) | undefined,
   name: string | undefined,
   failed: (reason: string) => void,
-): Spawned {
+): WorkerHandle {
   const broken = breakdowns.get(name ?? "") ?? 0;
   const called = broken ? `${name} ${broken}` : name;
   try {
-    const worker = typeof where === "function" ? where(called) : start(where, called);
+    const worker = typeof where === "function" ? where(called) : construct(where, called);
     worker.onerror = async (event: any) => {
       event.preventDefault();
-      const reason = event.message || import("./trouble.js").then(({ unreachable }) => unreachable(where ?? BESIDE));
+      const reason = event.message || import("./error-hints.js").then(({ unreachable }) => unreachable(where ?? BESIDE));
       failed(await Promise.resolve(reason).catch(() => "the worker could not be started"));
     };
     if (!("port" in worker)) return worker;
     return join(worker, () => breakdowns.set(name ?? "", broken + 1), failed);
   } catch (error) {
     if (isFailure(error)) throw error;
-    // Against a policy of the page, for example.
     const reason = globalThis.Worker ? error.message : "there are none here, as in a service worker. Load the engine in a page, or an offscreen document";
     throw failure("internal", `the worker could not be started: ${reason}`);
   }
 }
 
-function start(where: string | undefined, name?: string) {
+function construct(where: string | undefined, name?: string) {
   const address = where ?? BESIDE;
   if (!address) {
     // Bundlers look for these words.
@@ -91,7 +86,7 @@ function start(where: string | undefined, name?: string) {
   return name === undefined ? new Worker(passed, { type: "module" }) : new SharedWorker(passed, { type: "module", name });
 }
 
-/** Browsers start no worker from another origin, but one of our own may import from there. */
+/** Returns a script that imports a worker from another origin, from which browsers start no workers. */
 function bootstrap(address: string) {
   const code = `import ${JSON.stringify(address)};`;
   // In a sandboxed frame a blob may not import modules.
@@ -100,12 +95,12 @@ function bootstrap(address: string) {
   return URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
 }
 
-/** A worker that other pages use too. */
-function join({ port }: SharedWorker, broke: () => void, failed: (reason: string) => void): Spawned {
+/** Joins a shared worker. */
+function join({ port }: SharedWorker, broke: () => void, failed: (reason: string) => void): WorkerHandle {
   const lock = `foretoken/page/${crypto.randomUUID()}`;
   const leaving = new AbortController();
   const gone = new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
-  // A page that closes, or crashes, gives it up as well.
+  // Freed when the page leaves, closes or crashes.
   navigator.locks.request(lock, () => {
     port.postMessage({ type: "join", lock });
     return gone;
@@ -116,7 +111,7 @@ function join({ port }: SharedWorker, broke: () => void, failed: (reason: string
       leaving.abort();
       port.onmessage = null;
     },
-    set onmessage(hear: (event: MessageEvent<FromWorker>) => void) {
+    set onmessage(receive: (event: MessageEvent<FromWorker>) => void) {
       const died = () => {
         broke();
         failed("the worker that pages share ended without a word");
@@ -125,7 +120,7 @@ function join({ port }: SharedWorker, broke: () => void, failed: (reason: string
         const { data } = event;
         if (data.type === "fatal") broke();
         if (data.type === "joined") navigator.locks.request(data.lock, { signal: leaving.signal }, died).catch(() => {});
-        else hear(event as MessageEvent<FromWorker>);
+        else receive(event as MessageEvent<FromWorker>);
       };
     },
   };

@@ -1,19 +1,11 @@
-/** Options of a page that the page itself reads; the engine's module reads the others. */
+/** Options that the page itself reads. The engine's module reads the others. */
 import { aborted, badOption, onDemand } from "./error.js";
-import { place, spawn } from "./spawn.js";
+import { platform, startWorker } from "./start-worker.js";
+import type { LoadOptions, Model, Server } from "./api.js";
+import type { Loading, Source } from "./protocol.js";
 
-/**
- * @import { LoadOptions, Model, Server } from "./api.js"
- * @import { Loading, Source } from "./protocol.js"
- */
-
-/**
- * How to load, or to inspect, a model. Rejects if that cannot be.
- * @param {"load" | "inspect"} method
- * @param {Model | Server} model
- * @param {LoadOptions} [options]
- */
-export async function readLoad(method, model, options) {
+/** Returns how to load, or to inspect, a model. Rejects if that is impossible. */
+export async function readLoad(method: "load" | "inspect", model: Model | Server, options?: LoadOptions) {
   const {
     assistant_model,
     onProgress,
@@ -21,25 +13,24 @@ export async function readLoad(method, model, options) {
     endpoint,
     revision,
     token,
-    cache = place.cache,
+    cache = platform.cache,
     persist = false,
     shared = false,
     worker,
     wasm,
     ...rest
-  } = checked(options);
+  } = checked(options) as LoadOptions;
   if (signal?.aborted) throw aborted(signal);
   // The browser may refuse, or ask the user; nothing waits for it.
   const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
   if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
-  const base = place.base();
-  const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
+  const base = platform.base();
+  const { url, model: name, api_key, tokenizer } = (model as any)?.url ? (model as any) : { tokenizer: model };
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
-  const inPage = place.spawn === spawn;
-  if (method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu) throw (await onDemand(import("./trouble.js"))).noGpu();
+  const inPage = platform.startWorker === startWorker;
+  if (method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu) throw (await onDemand(import("./error-hints.js"))).noGpu();
   const isAlone = shared && inPage && typeof worker !== "function" && (!globalThis.SharedWorker || globalThis.origin === "null");
-  /** @type {Loading} */
-  const args = {
+  const args: Loading = {
     model: portable(url ? "tokenizer" : "model", tokenizer),
     server: url && { urls: [url].flat().map((one) => absolute("url", one, base)), model: String(name ?? ""), api_key },
     assistant: assistant_model && portable("assistant_model", assistant_model),
@@ -50,12 +41,12 @@ export async function readLoad(method, model, options) {
     options: rest,
   };
   const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-  const shareName = shared && !isAlone ? (await onDemand(import("./shared.js"))).sharedName(args) : undefined;
-  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
+  const shareName = shared && !isAlone ? (await onDemand(import("./shared-name.js"))).sharedName(args) : undefined;
+  return { args, onProgress, signal, startWorker: (failed: (reason: string) => void) => platform.startWorker(where, shareName, failed) };
 }
 
 /** The load options that the engine's module does not see, with their types; null: the type is checked elsewhere. */
-export const TYPES = {
+export const TYPES: Record<string, string | null> = {
   assistant_model: null,
   onProgress: "function",
   signal: null,
@@ -71,30 +62,22 @@ export const TYPES = {
 
 /**
  * Returns the options that are not null, which stands for the default. Throws if they are no object, or if a type is wrong.
- * @template {object} T
- * @param {T | null} [options]
- * @param {Record<string, string | null>} [all] types of all options that there are; without it, the engine's module knows the others
- * @returns {T}
+ * @param all types of all options that there are; without it, the engine's module knows the others
  */
-export function checked(options, all) {
+export function checked<T extends object>(options?: T | null, all?: Record<string, string | null>): T {
   if (options != null && (typeof options !== "object" || Array.isArray(options))) throw badOption("options", options, "an object");
-  const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
+  const given = Object.entries<any>(options ?? {}).filter(([, value]) => value != null);
   for (const [name, value] of given) {
-    const type = /** @type {Record<string, string | null>} */ (all ?? TYPES)[name];
+    const type = (all ?? TYPES)[name];
     if (all && type === undefined) throw badOption("options", name, Object.keys(all).join(", "));
     if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
     if (type === undefined && typeof value === "function") throw badOption(name, value, "functions as onProgress and worker only");
     if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");
   }
-  return /** @type {T} */ (Object.fromEntries(given));
+  return Object.fromEntries(given) as T;
 }
 
-/**
- * @param {string} option
- * @param {string | URL} address
- * @param {string} [base]
- */
-export function absolute(option, address, base) {
+export function absolute(option: string, address: string | URL, base?: string) {
   try {
     return new URL(address, base).href;
   } catch {
@@ -102,11 +85,10 @@ export function absolute(option, address, base) {
   }
 }
 
-/** @param {string} option @param {any} model @returns {Source} */
-function portable(option, model) {
+function portable(option: string, model: any): Source {
   if (model instanceof URL) return model.href;
   const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
   const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
   if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
-  return typeof files === "string" ? place.path(files) : files;
+  return typeof files === "string" ? platform.path(files) : files;
 }

@@ -1,26 +1,21 @@
-/**
- * Files in the browser's private file system (OPFS) that end with the SHA-256 of what stands before it: none is trusted as it
- * lies there, not after a crash, not after a full disk.
- */
+/** Sealed files in the browser's private file system (OPFS): they end with the SHA-256 of their content. */
 
-/** Bytes of the hash. */
 export const SEAL = 32;
 
-/** Writes a sealed file, which appears under its name only when it is whole. */
+/** Writes a sealed file, which gets its name when it is complete. */
 export async function write(folder: FileSystemDirectoryHandle, name: string, bytes: Uint8Array<ArrayBuffer>) {
   const part = `${name}.${crypto.randomUUID().slice(0, 8)}.part`;
-  /** the types of these exist for workers only, or not yet */
   const handle: any = await folder.getFileHandle(part, { create: true });
   try {
     const pieces = [bytes, await sha256(bytes)];
     if (handle.createSyncAccessHandle) await fill(handle, pieces);
     else {
-      // A worker that pages share.
+      // In a shared worker.
       const stream = await handle.createWritable();
       await stream.write(new Blob(pieces));
       await stream.close();
     }
-    // The name alone is enough for others, but not for WebKit.
+    // WebKit requires the folder.
     await handle.move(folder, name);
   } catch (error) {
     await removeFrom(folder, part);
@@ -34,7 +29,7 @@ async function fill(handle: any, pieces: Uint8Array[]) {
     access.truncate(0);
     let at = 0;
     for (const piece of pieces) {
-      // A full disk may throw nothing, and give back a number that has nothing to do with what was written.
+      // If the disk is full, browsers may not throw, but return another number.
       if (access.write(piece, { at }) !== piece.length) throw new DOMException("a write came up short", "QuotaExceededError");
       at += piece.length;
     }
@@ -48,19 +43,19 @@ export async function openRoot(name: string, create: boolean): Promise<FileSyste
   return (await navigator.storage.getDirectory()).getDirectoryHandle(name, { create });
 }
 
-/** Returns the name of a folder: any text may be too long for one, or forbidden. */
+/** Returns a name for a folder: the text itself may be too long or forbidden. */
 export async function keyOf(text: string) {
   return hex(await sha256(new TextEncoder().encode(text))).slice(0, 32);
 }
 
-/** The file in each folder that says what is there. */
+/** File that describes its folder. */
 export const META = "meta";
 
 export function writeMeta(folder: FileSystemDirectoryHandle, value: unknown) {
   return write(folder, META, new TextEncoder().encode(JSON.stringify(value)));
 }
 
-/** Returns null if there is none, or if it is damaged. */
+/** Returns null if the file is missing or damaged. */
 export async function readMeta(folder: FileSystemDirectoryHandle): Promise<any> {
   try {
     const bytes = await unseal(await readFile(folder, META));
@@ -70,7 +65,7 @@ export async function readMeta(folder: FileSystemDirectoryHandle): Promise<any> 
   }
 }
 
-/** Returns what was sealed; null if a bit of it has changed. */
+/** Returns the content of a sealed file; null if it has changed. */
 export async function unseal(file: File) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const content = bytes.subarray(0, Math.max(0, bytes.length - SEAL));
@@ -91,7 +86,7 @@ export async function entries(folder: any): Promise<[string, any][]> {
   return all;
 }
 
-/** Returns true if it is gone; what is open elsewhere stays. */
+/** Removes a file or folder. Returns false if it is open elsewhere. */
 export function removeFrom(folder: FileSystemDirectoryHandle, name: string) {
   return folder.removeEntry(name, { recursive: true }).then(
     () => true,

@@ -1,12 +1,12 @@
-/** Names the worker that pages share. It is imported with the option `shared`. */
+/** Names shared workers. Loaded on demand. */
 import { isAddress } from "./cache.js";
 import { badOption } from "./error.js";
 import { absolute } from "./options.js";
 import type { Loading } from "./protocol.js";
 
 /**
- * Returns the name of the worker that pages share if they load the same models with the same options. The Hub's token makes no
- * difference. A server's API key does, because the server counts its requests.
+ * Returns the name of the worker for these models and options. The Hub's token does not count. A server's API key does, because the server
+ * counts its requests.
  */
 export function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }: Loading) {
   const models = [model, assistant]
@@ -21,5 +21,5 @@ export function sharedName({ model, assistant, server, hub: { token, ...hub }, b
   return `foretoken ${JSON.stringify({ models, hub, options, served, ...rest })}`;
 }
 
-/** Returns 32 bits that distinguish keys (FNV-1a): a name is no place for a key. */
+/** Returns a hash of 32 bits (FNV-1a), because the name must not reveal the key. */
 const trace = (key: unknown) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);

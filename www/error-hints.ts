@@ -1,13 +1,12 @@
-/** Says more about errors that are rare. It is imported when one occurs. */
+/** Details of rare errors. Loaded on demand. */
 import { failure } from "./error.js";
 import { TYPES } from "./options.js";
 import type { ForetokenError } from "./error.js";
 import type { Method } from "./protocol.js";
 
-/** A name without case and signs. */
 const bare = (name: string) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
 
-/** Returns how many letters have to be inserted, deleted or replaced to turn `a` into `b`. */
+/** Returns the edit distance: inserted, deleted and replaced letters. */
 function distance(a: string, b: string) {
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (const [i, letter] of [...a].entries()) {
@@ -18,10 +17,7 @@ function distance(a: string, b: string) {
   return row[b.length];
 }
 
-/**
- * Returns the error with all names that are allowed, and the nearest one. The engine's module lists the names that it reads; those that
- * the page reads are added.
- */
+/** Returns the error with all allowed names and the nearest one. The engine's module lists only the names that it reads itself. */
 export function suggest(error: ForetokenError, method: Method) {
   const { value, allowed } = error.detail as { value: string; allowed: string };
   if (!/^\w+(, \w+)+$/.test(allowed)) return error;
@@ -35,10 +31,7 @@ export function suggest(error: ForetokenError, method: Method) {
   return failure("bad-option", message, { option: "options", value, allowed: all, nearest });
 }
 
-/**
- * Returns why a worker probably could not be started, for a browser that gives no reason.
- * @param address of the worker's script, or a function that started it
- */
+/** Returns the probable reason why a worker could not be started. @param address of its script, or a function that started it */
 export function unreachable(address: unknown) {
   const { origin } = typeof address === "string" ? new URL(address) : globalThis;
   if (origin !== globalThis.origin) {
@@ -51,7 +44,7 @@ export function unreachable(address: unknown) {
   return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? docs/deploy.md says what bundlers need";
 }
 
-/** Returns why there is no WebGPU, which the page asked for. */
+/** Returns the error of a page that requires WebGPU without having it. */
 export function noGpu() {
   const reason = globalThis.isSecureContext
     ? "this browser has no WebGPU, or it is switched off. Chrome and Edge 113 or later have it, Safari 26 and Firefox 141 on Windows; " +

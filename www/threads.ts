@@ -1,45 +1,39 @@
 /**
- * Threads of the CPU: workers of the page that have some rows of every large matrix, each in an instance of the engine's module. What they
- * are asked, and what comes of it, is in memory that all see: no message is as quick. Only a page that is cross-origin isolated has such memory.
+ * Threads of the CPU: workers with some rows of every large matrix, each in an instance of the engine's module. Requests and answers are in
+ * shared memory, which is faster than messages. Only pages that are cross-origin isolated have shared memory.
  */
-
-import type { Hired } from "./crew.js";
+import type { StartedWorker } from "./instance-workers.js";
 import type { Share } from "./foretoken.js";
 
-/** Bytes that can come with a question or an answer. */
+/** Maximum bytes of data with a request or an answer. */
 const ROOM = 1 << 22;
-/** Bytes in front of them: words in which a question is put. */
+/** Bytes of the words before the data. */
 const HEAD = 64;
-/** Words: how many questions were put, and how many answered; bytes that come with a question; the question, up to its end; the answer. */
+/** Words: numbers of requests and of answers; bytes of data; first word of the request and its end. The last two are the answer. */
 const [ASKED, ANSWERED, LENGTH, QUESTION, END] = [0, 1, 2, 3, 7];
-/** Looks at a word before a thread sleeps: a pass asks again so soon that waking would take longer. */
+/** Number of times that a word is read before a thread sleeps: the next request mostly comes sooner than a thread wakes. */
 const LOOKS = 1 << 15;
-/** Milliseconds after which a thread is given up. */
+/** Milliseconds after which a thread counts as lost. */
 const PATIENCE = 30_000;
 
-/** Shared memory for a question, and then for its answer. */
+/** Shared memory for a request, and then for its answer. */
 class Mailbox {
-  declare buffer: SharedArrayBuffer;
-  declare words: Int32Array;
-  declare bytes: Uint8Array;
-  declare answer: Float64Array;
+  declare buffer;
+  declare words;
+  declare bytes;
+  declare answer;
 
   constructor(buffer: SharedArrayBuffer) {
     this.buffer = buffer;
     this.words = new Int32Array(buffer, 0, HEAD / 4);
     this.bytes = new Uint8Array(buffer, HEAD, ROOM);
-    /** A number that 32 bits do not hold. */
     this.answer = new Float64Array(buffer, HEAD - 8, 1);
   }
 
-  /**
-   * Waits until a word is another one than before.
-   * @param limit milliseconds
-   * @returns whether it is
-   */
+  /** Waits until a word has changed. Returns false after `limit` milliseconds. */
   changes(word: number, before: number, limit?: number): boolean {
     for (let look = 0; look < LOOKS; look++) if (Atomics.load(this.words, word) !== before) return true;
-    // It may be woken by a count that it saw before.
+    // An earlier change may wake the thread too.
     while (Atomics.load(this.words, word) === before) if (Atomics.wait(this.words, word, before, limit) === "timed-out") return false;
     return true;
   }
@@ -51,7 +45,7 @@ class Mailbox {
   }
 }
 
-/** Answers for as long as the worker lives. */
+/** Answers requests until the worker ends. */
 export function answer(buffer: SharedArrayBuffer, share: Share) {
   const box = new Mailbox(buffer);
   for (let asked = 0; ; asked++) {
@@ -68,59 +62,52 @@ export function answer(buffer: SharedArrayBuffer, share: Share) {
   }
 }
 
-/** The others, as the engine's module wants them (src/wasm/engine/team.rs). */
-export class Team {
+/** The other threads, as the engine's module calls them. */
+export class Threads {
   room = ROOM;
   #boxes: Mailbox[] = [];
 
-  declare hire: () => Promise<Hired>;
-  declare module: WebAssembly.Module;
-  declare warn: (reason: string) => void;
+  #requestWorker;
+  #module;
+  #warn;
 
-  /**
-   * @param hire asks the page for a worker
-   * @param module the engine's
-   * @param warn gets the reason why there are fewer threads than wanted
-   */
-  constructor(hire: () => Promise<Hired>, module: WebAssembly.Module, warn: (reason: string) => void) {
-    this.hire = hire;
-    this.module = module;
-    this.warn = warn;
+  /** @param module the engine's @param warn is called if there are fewer threads than requested */
+  constructor(requestWorker: () => Promise<StartedWorker>, module: WebAssembly.Module, warn: (reason: string) => void) {
+    this.#requestWorker = requestWorker;
+    this.#module = module;
+    this.#warn = warn;
   }
 
   get others() {
     return this.#boxes.length;
   }
 
-  /**
-   * Starts as many as are wanted, where this place has them.
-   * @param wanted this one included
-   */
+  /** Starts threads, if possible. Returns the number of other threads. @param wanted number of threads, this one included */
   async start(wanted?: number) {
     const threads = wanted ?? Math.min(navigator.hardwareConcurrency || 1, 4);
     if (threads < 2) return 0;
     if (typeof SharedArrayBuffer === "undefined" || typeof globalThis.postMessage !== "function") {
-      if (wanted) this.warn("threads: only one, because this page is not cross-origin isolated, or its engine is shared");
+      if (wanted) this.#warn("threads: only one, because this page is not cross-origin isolated, or its engine is shared");
       return 0;
     }
     const boxes = await Promise.allSettled(Array.from({ length: threads - 1 }, () => this.#begin()));
     for (const box of boxes) {
       if (box.status === "fulfilled") this.#boxes.push(box.value);
-      else this.warn(`a thread of the CPU could not be started: ${box.reason?.message ?? box.reason}`);
+      else this.#warn(`a thread of the CPU could not be started: ${box.reason?.message ?? box.reason}`);
     }
     return this.others;
   }
 
   async #begin() {
-    const hired = await this.hire();
+    const worker = await this.#requestWorker();
     const { buffer } = new Mailbox(new SharedArrayBuffer(HEAD + ROOM));
-    const isHere = new Promise((resolve, reject) => {
-      hired.failed.then((reason) => reject(new Error(reason)));
-      hired.port.onmessage = ({ data }) => (data.type === "here" ? resolve(undefined) : data.type === "error" && reject(new Error(data.error.message)));
+    const started = new Promise((resolve, reject) => {
+      worker.failed.then((reason) => reject(new Error(reason)));
+      worker.port.onmessage = ({ data }) => (data.type === "started" ? resolve(undefined) : data.type === "error" && reject(new Error(data.error.message)));
     });
-    hired.port.postMessage({ type: "share", buffer, module: this.module });
-    await isHere.catch((error) => {
-      hired.dismiss();
+    worker.port.postMessage({ type: "share", buffer, module: this.#module });
+    await started.catch((error) => {
+      worker.terminate();
       throw error;
     });
     return new Mailbox(buffer);
@@ -134,17 +121,14 @@ export class Team {
     box.count(ASKED);
   }
 
-  /**
-   * @param bytes become those that come with the answer
-   * @returns the answer
-   */
+  /** Waits for the answer and copies its data into `bytes`. */
   answer(other: number, bytes: Uint8Array): number {
     const box = this.#boxes[other];
     const asked = Atomics.load(box.words, ASKED);
-    // The worker breaks down with this, and the next call sets up another one.
+    // The worker fails with this error, and the next call starts another one.
     if (!box.changes(ANSWERED, asked - 1, PATIENCE)) throw new Error("a thread of the CPU does not answer any more");
     const answer = box.answer[0];
-    // What is shared cannot be decoded.
+    // Shared memory cannot be decoded.
     if (Number.isNaN(answer)) throw new Error(`a thread of the CPU broke down: ${new TextDecoder().decode(box.bytes.slice(0, box.words[LENGTH]))}`);
     bytes.set(box.bytes.subarray(0, bytes.length));
     return answer;

@@ -1,17 +1,16 @@
-/** Lists and deletes what the browser keeps: models and conversations. It is imported when a page asks. */
+/** Lists and deletes stored models and conversations. Loaded on demand. */
 import { ROOT, lockName, withoutQuery } from "./cache.js";
-import { locked, on, stored } from "./saved.js";
-import { SEAL, entries, openRoot, readMeta, removeFrom } from "./sealed.js";
+import { inChatsFolder, locked, withChat } from "./saved-chats.js";
+import { SEAL, entries, openRoot, readMeta, removeFrom } from "./opfs.js";
 
-/** `model` and `url`: without a query; `bytes`: on disk; `complete`: whether all of each file that was begun is here */
+/** `model` and `url`: without a query; `bytes`: on disk; `complete`: all files that were begun are complete */
 export type CachedModelInfo = { model: string; url: string; bytes: number; complete: boolean };
 /** `bytes`: on disk */
 export type SavedChatInfo = { name: string; messages: number; bytes: number };
 
-/** Returns the name and the bytes of each file of a folder. */
 async function sizes(folder: FileSystemDirectoryHandle) {
   const measured = (await entries(folder)).map(async ([name, file]) => {
-    // A file that is being written may not be readable.
+    // Files may not be readable while they are written.
     const { size } = await file.getFile().catch(() => ({ size: 0 }));
     return { name, size };
   });
@@ -20,12 +19,11 @@ async function sizes(folder: FileSystemDirectoryHandle) {
 
 const sum = (files: { size: number }[]) => files.reduce((sum, { size }) => sum + size, 0);
 
-/** The models that are kept. */
 export async function listModels(): Promise<CachedModelInfo[]> {
   return (await models()).map(({ key, ...info }) => info);
 }
 
-/** Deletes a model, by its name or URL; all models without one. False when there was none, or when one is being loaded just now. */
+/** Deletes a model by its name or URL, or all models. Returns false if there is none, or if one is being loaded. */
 export async function removeModel(model?: string | URL) {
   const called = withoutQuery(String(model));
   const wanted = (await models()).filter(({ model: name, url }) => model === undefined || [name, url].includes(called));
@@ -53,12 +51,11 @@ async function models() {
   );
 }
 
-/** The conversations that are saved here. */
 export const listChats = (): Promise<SavedChatInfo[]> =>
-  stored(async (root) => {
+  inChatsFolder(async (root) => {
     const describe = async (key: string, folder: FileSystemDirectoryHandle) => {
       const meta = await readMeta(folder);
-      // A save was cut off before it was complete.
+      // The save was interrupted.
       if (!meta) return removeFrom(root, key).then(() => []);
       return [{ name: meta.name, messages: meta.messages.length, bytes: sum(await sizes(folder)) }];
     };
@@ -66,5 +63,5 @@ export const listChats = (): Promise<SavedChatInfo[]> =>
     return (await Promise.all(all.map(([key, folder]) => locked(key, "shared", () => describe(key, folder))))).flat();
   });
 
-/** Returns true if there was one, which is gone now. */
-export const removeChat = (name: string): Promise<boolean> => on(name, "exclusive", removeFrom);
+/** Deletes a conversation. Returns false if there is none. */
+export const removeChat = (name: string): Promise<boolean> => withChat(name, "exclusive", removeFrom);

@@ -1,14 +1,12 @@
-/** Bytes from a server: requests that are tried again, progress that only grows, lengths that are checked. */
+/** Downloads with retries, rising progress and checked lengths. */
 import { CHUNK, withoutQuery } from "./cache.js";
 import { aborted, failure, isFailure } from "./error.js";
-import { retryAfter, unlessSilent } from "./http.js";
+import { linked, request, retryAfter, unlessSilent } from "./http.js";
 
 type DownloadProgress = { phase: "download"; model: "target" | "assistant"; file: string; loaded: number; total: number };
 
-export type TransferOptions = {
-  /** sent along */
-  headers?: Record<string, string>;
-  /** which model it is, for progress */
+export type DownloaderOptions = {
+  key?: string;
   role: "target" | "assistant";
   signal: AbortSignal;
   onProgress: (progress: DownloadProgress) => void;
@@ -16,14 +14,14 @@ export type TransferOptions = {
 
 /** Milliseconds. */
 export const patience = {
-  /** Without a byte, or without an answer: then a request counts as cut. */
+  /** After this time without a byte or an answer, a request has failed. */
   silence: 30_000,
-  /** Between one try and the next, about. */
+  /** Pauses between attempts, about. */
   pauses: [1000, 2000, 4000, 8000, 16_000, 30_000],
   /** The longest pause that a server may ask for instead. */
   retryAfter: 300_000,
 };
-/** Pauses for a server that never answered: its address is more likely to be wrong than the server is to come back. */
+/** Number of pauses for a server that has never answered: its address is probably wrong. */
 const FEW_PAUSES = 2;
 
 /** Meanings of the Hub's codes. */
@@ -34,27 +32,21 @@ const REFUSALS: Record<string, string> = {
 };
 
 /** The requests to one server for one model. */
-export class Transfer {
-  /** bytes here, by file */
+export class Downloader {
+  /** Downloaded bytes by file. */
   loaded: Map<string, number> = new Map();
-  /** bytes reported, by file */
+  /** Reported bytes by file. */
   shown: Map<string, number> = new Map();
   /** True once the server has answered. */
   answered = false;
 
-  declare base: string;
-  declare headers: Record<string, string>;
-  declare role: TransferOptions["role"];
-  declare signal: AbortSignal;
-  declare onProgress: TransferOptions["onProgress"];
+  declare base;
+  declare options;
 
-  /** @param base the folder; its query, such as a signature, goes along with each file */
-  constructor(base: string, { headers = {}, role, signal, onProgress }: TransferOptions) {
+  /** @param base the folder; its query, such as a signature, is sent with each request */
+  constructor(base: string, options: DownloaderOptions) {
     this.base = base;
-    this.headers = headers;
-    this.role = role;
-    this.signal = signal;
-    this.onProgress = onProgress;
+    this.options = options;
   }
 
   address(file: string) {
@@ -63,22 +55,17 @@ export class Transfer {
     return url.href;
   }
 
-  async fetch(file: string, start?: number, end?: number, signal: AbortSignal = this.signal) {
-    const headers = new Headers(this.headers);
-    if (end !== undefined) headers.set("Range", `bytes=${start}-${end - 1}`);
+  async fetch(file: string, start?: number, end?: number, signal: AbortSignal = this.options.signal) {
+    const headers = end === undefined ? undefined : { Range: `bytes=${start}-${end - 1}` };
     const address = this.address(file);
-    // The browser's own cache would keep everything twice, and where chunks of a file come at once, it asks for some again.
-    // AbortSignal.any is younger than WebGPU.
-    const request = new AbortController();
-    const stop = () => request.abort();
-    signal.addEventListener("abort", stop, { once: true });
-    if (signal.aborted) stop();
-    const asked = fetch(address, { headers, signal: request.signal, cache: "no-store" }).catch((error) => {
-      // Of an extension's files, those that are not there fail; no server can be out of reach.
-      if (/^https?:/.test(address) || request.signal.aborted) throw error;
+    const control = linked(signal);
+    // The browser's own cache would store everything twice, and request some chunks again if several arrive at once.
+    const requested = request(address, { key: this.options.key, headers, signal: control.signal, cache: "no-store" }).catch((error) => {
+      // A missing file of an extension fails like a server that is out of reach.
+      if (/^https?:/.test(address) || control.signal.aborted) throw error;
       return new Response(null, { status: 404 });
     });
-    const response = await unlessSilent(asked, patience.silence / 1000, stop);
+    const response = await unlessSilent(requested, patience.silence / 1000, () => control.abort());
     this.answered = true;
     const { status } = response;
     const url = withoutQuery(address);
@@ -91,16 +78,12 @@ export class Transfer {
       throw failure("not-found", `${url}: ${status}: there is no such model, or it needs a token, or a signature that has not expired`, detail);
     }
     const message = `the server answered ${status}`;
-    // Those pass; what a server cannot do does not.
-    const passing = [408, 425, 429].includes(status) || (status >= 500 && status !== 501 && status !== 505);
-    if (!passing) throw failure("network", `${url}: ${message}`, detail);
+    const isTemporary = [408, 425, 429].includes(status) || (status >= 500 && status !== 501 && status !== 505);
+    if (!isTemporary) throw failure("network", `${url}: ${message}`, detail);
     throw Object.assign(new Error(message), { detail, retryAfter: 1000 * (retryAfter(response.headers) ?? 0) });
   }
 
-  /**
-   * A chunk: exactly its bytes.
-   * @param start where it begins
-   */
+  /** Reads exactly the bytes of the chunk that begins at `start`. */
   async chunk(file: string, response: Response, start: number, total: number) {
     const bytes = new Uint8Array(Math.min(CHUNK, total - start));
     let size = 0;
@@ -122,10 +105,7 @@ export class Transfer {
     }
   }
 
-  /**
-   * All chunks, one after the other.
-   * @returns bytes in all
-   */
+  /** Reads all chunks of a file, one after the other. Returns its length. */
   async whole(file: string, response: Response, take: (chunk: Uint8Array<ArrayBuffer>) => Promise<void>): Promise<number> {
     const total = Number(response.headers.get("content-length"));
     let chunk = new Uint8Array(CHUNK);
@@ -156,10 +136,10 @@ export class Transfer {
   report(file: string, more: number, total: number, silent: boolean = false) {
     const loaded = (this.loaded.get(file) ?? 0) + more;
     this.loaded.set(file, loaded);
-    // What a cut took back is not shown, so that progress only ever grows.
+    // Lost bytes are not reported, so that progress never falls.
     if (!silent && loaded > (this.shown.get(file) ?? 0)) {
       this.shown.set(file, loaded);
-      this.onProgress({ phase: "download", model: this.role, file, loaded, total: Math.max(total, loaded) });
+      this.options.onProgress({ phase: "download", model: this.options.role, file, loaded, total: Math.max(total, loaded) });
     }
   }
 
@@ -168,12 +148,12 @@ export class Transfer {
       try {
         return await attempt();
       } catch (thrown) {
-        if (this.signal.aborted) throw aborted();
+        if (this.options.signal.aborted) throw aborted();
         if (isFailure(thrown)) throw thrown;
         const { message, detail, retryAfter = 0 } = thrown as Error & { detail?: unknown; retryAfter?: number };
         const offline = !detail && globalThis.navigator?.onLine === false;
         const pauses = this.answered ? patience.pauses : patience.pauses.slice(0, offline ? 0 : FEW_PAUSES);
-        // A download that was cut off waits for the connection, however long that takes.
+        // An interrupted download waits for the connection without a limit.
         if (offline && this.answered) tries = 0;
         const tooLong = retryAfter > patience.retryAfter;
         if (tries > pauses.length || tooLong) {
@@ -182,40 +162,36 @@ export class Transfer {
           const later = tooLong ? `, and wants to be asked again in ${Math.ceil(retryAfter / 1000)} s` : "";
           throw failure("network", `${url}: ${offline ? "the browser is offline" : message}${often}${later}`, detail ?? { url, tries });
         }
-        // Who was cut off together does not come back together.
+        // Random, so that clients do not return at the same time.
         const pause = (pauses.at(tries - 1) as number) * (0.75 + Math.random() / 2);
         await this.#pause(Math.max(pause, retryAfter), !retryAfter);
       }
     }
   }
 
-  /**
-   * Ends early with an abort.
-   * @param orOnline whether it ends when the connection is back
-   */
+  /** Ends early if aborted and, with `orOnline`, if the connection is back. */
   #pause(milliseconds: number, orOnline: boolean) {
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer);
         removeEventListener("online", end);
-        this.signal.removeEventListener("abort", end);
+        this.options.signal.removeEventListener("abort", end);
         resolve(undefined);
       };
       const timer = setTimeout(end, milliseconds);
       if (orOnline) addEventListener("online", end);
-      this.signal.addEventListener("abort", end);
+      this.options.signal.addEventListener("abort", end);
     });
   }
 }
 
-/** Bytes of a chunk. */
 export function chunkLength(total: number, index: number) {
   return Math.min(CHUNK, total - index * CHUNK);
 }
 
-/** Returns what an answer says of the file: `total` is null where the server knows no Range, or does not say. */
+/** Reads the file's facts from a response. `total` is null if the server does not support Range or omits the length. */
 export function describe({ status, headers }: Response) {
-  // Many servers of single-page apps answer every unknown path with their page.
+  // Servers of single-page apps answer unknown paths with their page.
   const absent = status === 404 || (status !== 416 && !!headers.get("content-type")?.startsWith("text/html"));
   const said = status === 206 ? Number(headers.get("content-range")?.split("/")[1]) : 0;
   const total = status === 416 ? 0 : Number.isSafeInteger(said) && said > 0 ? said : null;
@@ -223,12 +199,10 @@ export function describe({ status, headers }: Response) {
   return { absent, total, version };
 }
 
-/** Discards an answer that is not read. */
 export function discard({ body }: Response) {
   body?.cancel().catch(() => {});
 }
 
-/** The bytes of an answer, as they come. */
 async function* parts({ body }: Response) {
   if (!body) throw new Error("an empty answer came");
   const reader = body.getReader();
