@@ -3,7 +3,7 @@
 use common::scenario::Scenario;
 use common::{engine, gpu, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::gpu::GpuBackend;
+use foretoken::internals::backend::gpu::{GpuBackend, RoundBuffers};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::session::Session;
 use foretoken::internals::target::{Draft, Queue, Target, run_round};
@@ -147,4 +147,19 @@ fn a_text_that_is_drawn_at_random_needs_no_memory_that_is_not_planned() {
         let allocated = gpu.counters().allocated;
         assert!(allocated < loaded + list, "{allocated} bytes, {loaded} after loading");
     }
+}
+
+/// The plan includes each buffer of a round that grows with the vocabulary.
+#[test]
+fn a_larger_vocabulary_needs_no_more_memory_than_planned() {
+    let gpu = gpu();
+    let capacity = Capacity { max_context: 256, prefill_chunk: 64, kv_dtype: KvDtype::F32 };
+    let vocabs = [1 << 14, 1 << 16];
+    let allocated = vocabs.map(|vocab| {
+        let before = gpu.counters().allocated;
+        let _buffers = RoundBuffers::new(&gpu, &capacity, vocab).unwrap();
+        gpu.counters().allocated - before
+    });
+    let planned = vocabs.map(RoundBuffers::bytes);
+    assert_eq!(allocated[1] - allocated[0], planned[1] - planned[0]);
 }

@@ -1,5 +1,6 @@
 //! GPU memory of a model: the total before anything is allocated, and the size of each buffer.
 
+use super::round::RoundBuffers;
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Kernel, KvDtype};
 use crate::model::{Blueprint, MatrixPlan, Memory, ModelSpec, Op, Output, Section};
@@ -134,7 +135,7 @@ impl Blueprint {
 
     /// Returns the bytes of the sampler's large buffers.
     pub(crate) fn sampler_bytes(&self) -> u64 {
-        if self.shares_sampler { 0 } else { remaining_tokens(self.spec.vocab_size).iter().sum() }
+        if self.shares_sampler { 0 } else { RoundBuffers::bytes(self.spec.vocab_size) }
     }
 
     /// Returns the large buffers that must fit one binding, with their bytes; matrices are split.

@@ -56,23 +56,34 @@ pub struct RoundBuffers {
 }
 
 impl RoundBuffers {
+    /// Returns the bytes of the buffers that grow with the vocabulary.
+    pub fn bytes(vocab: usize) -> u64 {
+        remaining_tokens(vocab).iter().chain(&seen_tokens(vocab)).sum()
+    }
+
     /// Creates the buffers for a target of `vocab` tokens.
     pub fn new(gpu: &Gpu, capacity: &Capacity, vocab: usize) -> Result<Self> {
         let behind_ids = capacity.prefill_chunk.max((MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS));
         // Lists that exceed a binding are omitted: the most likely tokens are found without them.
         let limit = gpu.info().max_binding_size;
         let [found, list] = remaining_tokens(vocab).map(|bytes| if bytes <= limit { bytes } else { 0 });
+        let [seen, counts] = seen_tokens(vocab);
         Ok(Self {
             found: gpu.buffer("the sampler", found)?,
             list: gpu.buffer("the sampler", list)?,
             tokens: gpu.buffer("round", 4 * (CHUNK + behind_ids) as u64)?,
             sampling: gpu.buffer("sampling", size_of::<SamplingBlock>() as u64)?,
-            seen: gpu.buffer("seen tokens", 4 * vocab.div_ceil(32) as u64)?,
-            counts: gpu.buffer("generated tokens", 4 * vocab as u64)?,
+            seen: gpu.buffer("seen tokens", seen)?,
+            counts: gpu.buffer("generated tokens", counts)?,
             text: gpu.buffer("text", 4 * capacity.max_context as u64)?,
             biases: gpu.buffer("biases", 4 * BIAS_WORDS as u64)?,
         })
     }
+}
+
+/// Returns the bytes of a bit and of a number for each token.
+fn seen_tokens(vocab: usize) -> [u64; 2] {
+    [vocab.div_ceil(32), vocab].map(|words| 4 * words as u64)
 }
 
 /// The GPU's copy of the text so far: its tokens, a bit per id, and how often each id was generated.
