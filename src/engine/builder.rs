@@ -9,7 +9,6 @@ use crate::files;
 use crate::options::LoadOptions;
 use crate::parallel;
 use crate::session::Generator;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
@@ -158,7 +157,7 @@ impl EngineBuilder {
             let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
             endpoint.api_key = self.served.key.transpose()?;
             return pollster::block_on(parallel::connect(
-                Rc::new(Http::default()),
+                std::rc::Rc::new(Http::default()),
                 endpoint,
                 words,
                 assistant,
