@@ -3,10 +3,10 @@
 mod inspect;
 mod remote;
 
-pub use self::inspect::{Inspection, Share};
+pub use self::inspect::{DtypeShare, Inspection};
 
 use crate::backend::cpu;
-use crate::backend::gpu::{self, Model, RoundBuffers};
+use crate::backend::gpu::{self, GpuModel, RoundBuffers};
 use crate::backend::{Backend, Device};
 use crate::checkpoint::{self, Checkpoint};
 use crate::error::{Error, Result};
@@ -109,21 +109,21 @@ pub(crate) struct Loadable<S> {
 
 impl<S: Source> Loadable<S> {
     /// Loads the model onto a GPU. `loaded` is called with the bytes of each portion.
-    pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<Model> {
+    pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<GpuModel> {
         let Self { blueprint, arithmetic, weights } = self;
         let place = weights.source().name();
         let blueprint = Blueprint { arithmetic: arithmetic.get(), ..blueprint.clone() };
-        let model = Model::load(gpu, &blueprint, Some(weights), buffers, loaded).await;
+        let model = GpuModel::load(gpu, &blueprint, Some(weights), buffers, loaded).await;
         let model = model.map_err(|error| error.within(&place))?;
         arithmetic.set(model.arithmetic().into());
         Ok(model)
     }
 
     /// Loads the model into the CPU's memory. `loaded` is called with the bytes of each portion.
-    async fn read(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
+    async fn read(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::CpuModel> {
         let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
-        cpu::Model::load(processor, blueprint, weights, loaded).await.map_err(|error| error.within(&place))
+        cpu::CpuModel::load(processor, blueprint, weights, loaded).await.map_err(|error| error.within(&place))
     }
 }
 
@@ -150,7 +150,7 @@ impl Session {
         let target = ModelFiles::open(target, options).await?;
         let prompts = target.prompts().await?;
         let warnings = target.warnings.clone();
-        let mut pair = Pair { target: target.into_loadable(), assistant: None, tokenizers: None, warnings };
+        let mut pair = LoadedPair { target: target.into_loadable(), assistant: None, tokenizers: None, warnings };
         match assistant {
             None => {}
             Some(source) => match open_assistant(source, options, prompts.context).await {
@@ -183,7 +183,7 @@ impl Session {
 }
 
 /// The models of a session, with the choices made for them.
-struct Pair<S, A> {
+struct LoadedPair<S, A> {
     target: Loadable<S>,
     assistant: Option<Loadable<A>>,
     /// Tokenizers of target and draft model, if they differ.
@@ -192,7 +192,7 @@ struct Pair<S, A> {
     warnings: Vec<String>,
 }
 
-impl<S: Source, A: Source> Pair<S, A> {
+impl<S: Source, A: Source> LoadedPair<S, A> {
     /// Loads both models onto a device. On a GPU, checks that the kernels are invariant, as speculation requires; the CPU is by
     /// construction. If the draft model fails to load, it is left out, with a warning.
     async fn build(
@@ -292,7 +292,7 @@ impl Translate for Translator {
     }
 }
 
-impl<S: Source, A: Source> Origination for Pair<S, A> {
+impl<S: Source, A: Source> Origination for LoadedPair<S, A> {
     fn engine(&self, gpu: Rc<Gpu>) -> Building<'_> {
         Box::pin(async move { self.build(&Device::Gpu(gpu), &mut |_, _| ()).await })
     }
@@ -326,7 +326,7 @@ async fn build_alone<S: Source + 'static>(
         model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
     let assistant = None::<Loadable<S>>;
-    let pair = Pair { target: model.into_loadable(), assistant, tokenizers: None, warnings: Vec::new() };
+    let pair = LoadedPair { target: model.into_loadable(), assistant, tokenizers: None, warnings: Vec::new() };
     Ok(pair.build(device, loaded).await?.0)
 }
 

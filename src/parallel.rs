@@ -28,7 +28,7 @@ pub use connect::connect;
 pub use instance::ModelInstance;
 pub use instance_loop::{Inbox, run_instance};
 pub use instances::{Command, Instances, NumberedReport, Report, Role};
-pub use load::{LocalDevice, Prepared, set_up};
+pub use load::{LocalDevice, PreparedParts, set_up};
 pub use run::{Guess, RunOptions, run};
 #[cfg(not(target_arch = "wasm32"))]
 pub use spawn::Build;
@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Counters, DeviceInfo};
 use crate::model::Memory;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, LoadOptions, Schedule, Speculation};
-use crate::session::{Call, Emitter, Executor, Prompts, Single, setup};
+use crate::session::{Emitter, Executor, Prompts, Single, TextCall, setup};
 use crate::speculate::dsi::Tuner;
 use crate::speculate::{PromptLookup, Stats};
 use crate::target::MAX_DRAFT;
@@ -69,7 +69,7 @@ impl Executor for Parallel {
     fn run<'a>(
         &'a mut self,
         prompts: &'a Prompts,
-        call: &'a Call<'_>,
+        call: &'a TextCall<'_>,
         out: &'a mut Emitter<'_>,
     ) -> Later<'a, Result<Stats>> {
         Box::pin(async move {
@@ -127,7 +127,7 @@ impl Parallel {
     }
 
     /// Returns the drafter, the tokens of a verify task, and their maximum.
-    fn guess(&self, call: &Call<'_>) -> Result<(Guess, usize, Option<usize>)> {
+    fn guess(&self, call: &TextCall<'_>) -> Result<(Guess, usize, Option<usize>)> {
         let (options, drafting) = (call.options, &call.options.drafting);
         let bad = |option, value, allowed| self.refuse(option, value, allowed);
         if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {

@@ -32,7 +32,7 @@ mod single;
 mod timing;
 
 use crate::speculate::{Origin, Stats};
-pub(crate) use call::Call;
+pub(crate) use call::TextCall;
 pub use cancel::CancelToken;
 pub(crate) use cancel::unless_cancelled;
 pub(crate) use emit::Emitter;

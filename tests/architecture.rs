@@ -203,6 +203,23 @@ fn every_file_says_what_it_is_and_is_one_idea() {
     }
 }
 
+/// A type's name says what it is wherever it is read. Alternatives in one file are one type.
+#[test]
+fn no_two_files_declare_a_type_of_the_same_name() {
+    let mut declared: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (path, text) in files("src", "rs") {
+        for line in text.lines() {
+            let words: Vec<_> = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+            let kind = words.iter().position(|word| ["struct", "enum", "trait", "type"].contains(word));
+            let is_declaration = !line.starts_with([' ', '/', '#', '}']);
+            let Some(name) = kind.filter(|_| is_declaration).and_then(|kind| words.get(kind + 1)) else { continue };
+            let other = declared.entry(name.to_string()).or_insert_with(|| path.clone());
+            assert!(*other == path, "{name} is declared in {} and in {}", other.display(), path.display());
+        }
+    }
+    assert!(declared.len() > 400, "{} types", declared.len());
+}
+
 /// Each invariant names its test, and a guide the files that it describes.
 #[test]
 fn files_that_guides_name_exist() {

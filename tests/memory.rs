@@ -3,7 +3,7 @@
 use cap::Cap;
 use common::{blueprint_as, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::cpu::{CpuBackend, Model, Processor};
+use foretoken::internals::backend::cpu::{CpuBackend, CpuModel, Processor};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::Target;
 use foretoken::{Error, KvDtype, Result, WeightDtype};
@@ -16,9 +16,9 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 /// Additional bytes that the tests may use.
 const ROOM: usize = 256 << 20;
 
-fn load(capacity: Capacity) -> Result<Model> {
+fn load(capacity: Capacity) -> Result<CpuModel> {
     let (blueprint, weights) = blueprint_as(&path("models/tales/target"), capacity, WeightDtype::Auto);
-    run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ()))
+    run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ()))
 }
 
 /// Returns the refused allocation and its bytes.

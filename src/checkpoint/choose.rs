@@ -1,7 +1,7 @@
 //! Selects the files of a model from a list of file names.
 
 use crate::error::{Error, Result};
-use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split, TEMPLATES};
+use crate::weights::{INDEX, SINGLE, SMALL_FILES, SplitFile, TEMPLATES};
 use std::collections::BTreeSet;
 
 /// Option that selects one of several GGUF files of the model.
@@ -29,7 +29,8 @@ pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<Str
             .collect());
     }
     // Each GGUF model is identified by the name of its first part.
-    let is_first = |name: &str| name.ends_with(".gguf") && Split::of(name).is_none_or(|split| split.part(0) == name);
+    let is_first =
+        |name: &str| name.ends_with(".gguf") && SplitFile::of(name).is_none_or(|split| split.part(0) == name);
     let models: BTreeSet<&str> = names.iter().copied().filter(|name| is_first(name)).collect();
     let matching: Vec<&str> = models.iter().copied().filter(|name| matches(file.unwrap_or("*"), name)).collect();
     match (&matching[..], file) {
@@ -83,7 +84,7 @@ fn listed(names: &[&str]) -> String {
 
 /// Returns the names of all parts of the GGUF file with first part `first`.
 fn parts(first: &str) -> Vec<String> {
-    Split::of(first).map_or(vec![first.into()], |split| (0..split.parts).map(|number| split.part(number)).collect())
+    SplitFile::of(first).map_or(vec![first.into()], |split| (0..split.parts).map(|number| split.part(number)).collect())
 }
 
 /// Returns true if `name` matches `pattern`, in which `*` matches any characters.

@@ -18,11 +18,11 @@ const TOKENIZER_FILE: u64 = 64 << 20;
 /// Matrix rows compared at a time.
 const PORTION: u64 = 1024;
 
-pub(super) struct Folder<S> {
+pub(super) struct FolderCheckpoint<S> {
     headers: Headers<S>,
 }
 
-impl<S: Source> Folder<S> {
+impl<S: Source> FolderCheckpoint<S> {
     pub async fn open(source: S) -> Result<Self> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
@@ -65,7 +65,7 @@ async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<
     Ok(Some(format!("tie_word_embeddings is ignored: {head} is not stored as {table} is")))
 }
 
-impl<S: Source + 'static> Checkpoint<S> for Folder<S> {
+impl<S: Source + 'static> Checkpoint<S> for FolderCheckpoint<S> {
     fn headers(&self) -> &Headers<S> {
         &self.headers
     }

@@ -107,7 +107,7 @@ pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<
         };
         Ok::<Box<dyn Checkpoint<S>>, Error>(match gguf {
             Some(file) => Box::new(gguf::Gguf::open(source, &file).await?),
-            None => Box::new(folder::Folder::open(source).await?),
+            None => Box::new(folder::FolderCheckpoint::open(source).await?),
         })
     };
     opened.await.map_err(|error| error.within(&place))

@@ -45,7 +45,7 @@ const GEMMA_27B: u64 = 62;
 
 /// Reads the model's spec. Missing keys get llama.cpp's defaults, not those of transformers.
 pub(super) async fn spec<S: Source>(file: &str, metadata: &Metadata, weights: &Weights<S>) -> Result<ModelSpec> {
-    let words = Words { file, architecture: text(metadata, "general.architecture").unwrap_or_default(), metadata };
+    let words = WordFiles { file, architecture: text(metadata, "general.architecture").unwrap_or_default(), metadata };
     let values = words.translate(weights).await?;
     spec_of_gguf(file, values).map_err(|error| words.named_as_there(error))
 }
@@ -54,13 +54,13 @@ pub(super) fn text(metadata: &Metadata, key: &str) -> Option<String> {
     metadata.get(key)?.as_str().map(str::to_owned)
 }
 
-struct Words<'a> {
+struct WordFiles<'a> {
     file: &'a str,
     architecture: String,
     metadata: &'a Metadata,
 }
 
-impl Words<'_> {
+impl WordFiles<'_> {
     fn get(&self, key: &str) -> Option<Value> {
         self.metadata.get(&format!("{}.{key}", self.architecture))
     }

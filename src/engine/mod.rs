@@ -20,18 +20,18 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// Task for the thread of the models.
-type Call = Box<dyn FnOnce(&mut Generator) + Send>;
+type EngineCall = Box<dyn FnOnce(&mut Generator) + Send>;
 
 /// Thread that owns the models.
 struct Worker {
     /// `None` after the last call.
-    calls: Option<Sender<Call>>,
+    calls: Option<Sender<EngineCall>>,
     thread: OnceLock<JoinHandle<()>>,
 }
 
 impl Worker {
     /// Returns a worker whose thread is yet to be set, and the receiver of its calls.
-    fn new() -> (Self, Receiver<Call>) {
+    fn new() -> (Self, Receiver<EngineCall>) {
         let (calls, called) = channel();
         (Self { calls: Some(calls), thread: OnceLock::new() }, called)
     }
@@ -144,7 +144,7 @@ impl Engine {
     fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Generator) -> Result<T> + Send + 'static) -> Answer<T> {
         let (answer, asked) = Answer::new();
         // If the thread has ended, the sender is dropped, and the answer reports that.
-        let call: Call = Box::new(move |generator| asked.answer(work(generator)));
+        let call: EngineCall = Box::new(move |generator| asked.answer(work(generator)));
         let _ = self.worker.calls.as_ref().map(|calls| calls.send(call));
         answer
     }

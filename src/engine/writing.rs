@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-enum Event {
+enum WritingEvent {
     Token(Token),
     End(Box<Result<Generation>>),
 }
@@ -22,7 +22,7 @@ enum Event {
 /// a [`Chat`](super::Chat) the part written so far stays in the conversation.
 #[must_use = "dropping it ends the text"]
 pub struct Writing<'chat> {
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<WritingEvent>,
     cancel: CancelToken,
     generation: Option<Generation>,
     has_ended: bool,
@@ -46,13 +46,13 @@ impl<'chat> Writing<'chat> {
             let mut hear = |progress: Progress<'_>| {
                 if let Progress::Token(token) = progress {
                     // This fails only if the receiver was dropped, which also cancels.
-                    let _ = sender.unbounded_send(Event::Token(token.clone()));
+                    let _ = sender.unbounded_send(WritingEvent::Token(token.clone()));
                 }
                 cancelled.flow()
             };
             let generating = generator.generate(&prompt, &options, &mut hear);
             let generation = pollster::block_on(cancelled.watch(generating, pending::<()>()));
-            let _ = sender.unbounded_send(Event::End(Box::new(generation)));
+            let _ = sender.unbounded_send(WritingEvent::End(Box::new(generation)));
             Ok(())
         }));
         Self { events, cancel, generation: None, has_ended: false, reply, _worker: engine.worker.clone() }
@@ -107,13 +107,13 @@ impl Stream for Writing<'_> {
         }
         Pin::new(&mut self.events).poll_next(context).map(|event| {
             let end = match event {
-                Some(Event::Token(token)) => {
+                Some(WritingEvent::Token(token)) => {
                     if let Some(reply) = &mut self.reply {
                         reply.hear(&token.text);
                     }
                     return Some(Ok(token));
                 }
-                Some(Event::End(end)) => *end,
+                Some(WritingEvent::End(end)) => *end,
                 None => Err(broken_down()),
             };
             self.has_ended = true;

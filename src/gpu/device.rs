@@ -51,8 +51,8 @@ pub struct Gpu {
     /// Kernels that the browser is compiling in the background.
     #[cfg(target_arch = "wasm32")]
     pub(super) coming: RefCell<HashSet<Kernel>>,
-    layouts: RefCell<Vec<Layout>>,
-    failure: Shared,
+    layouts: RefCell<Vec<BindLayout>>,
+    failure: SharedFailure,
     subnormals: Subnormals,
     is_processor: bool,
     multiplies_codes: bool,
@@ -64,7 +64,7 @@ pub struct Gpu {
 }
 
 /// An error that the device reported outside of any call.
-enum Failure {
+enum DeviceFailure {
     /// Permanent.
     Lost(String),
     OutOfMemory,
@@ -72,7 +72,7 @@ enum Failure {
     Refused(String),
 }
 
-type Shared = Arc<Mutex<Option<Failure>>>;
+type SharedFailure = Arc<Mutex<Option<DeviceFailure>>>;
 
 impl Gpu {
     /// Opens the most powerful adapter, with the largest limits that it supports.
@@ -213,7 +213,7 @@ impl Gpu {
 
     /// Destroys the device. Pending waits and later calls fail with [`Error::DeviceLost`].
     pub fn destroy(&self) {
-        keep(&self.failure, Failure::Lost("it was destroyed".into()));
+        keep(&self.failure, DeviceFailure::Lost("it was destroyed".into()));
         self.device.destroy();
     }
 
@@ -241,15 +241,15 @@ impl Gpu {
     pub fn check(&self) -> Result<()> {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match failure.take() {
-            Some(Failure::Lost(reason)) => {
-                *failure = Some(Failure::Lost(reason.clone()));
+            Some(DeviceFailure::Lost(reason)) => {
+                *failure = Some(DeviceFailure::Lost(reason.clone()));
                 Err(Error::DeviceLost { reason })
             }
-            Some(Failure::OutOfMemory) => {
+            Some(DeviceFailure::OutOfMemory) => {
                 let need = self.counters().allocated;
                 Err(Error::OutOfGpuMemory { what: "all that is loaded".into(), need, limit: None })
             }
-            Some(Failure::Refused(reason)) => Err(Error::Internal { reason }),
+            Some(DeviceFailure::Refused(reason)) => Err(Error::Internal { reason }),
             None => Ok(()),
         }
     }
@@ -332,7 +332,7 @@ impl Gpu {
         let entries: Vec<_> = bindings.iter().map(entry).collect();
         let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
         let raw = self.device.create_bind_group_layout(&descriptor);
-        layouts.push(Layout { bindings, kernels: vec![kernel], raw: raw.clone() });
+        layouts.push(BindLayout { bindings, kernels: vec![kernel], raw: raw.clone() });
         raw
     }
 }
@@ -341,7 +341,7 @@ impl Gpu {
 type Binding = (u32, wgpu::BufferBindingType);
 
 /// A bind group layout, and the kernels known to have it: finding out needs a kernel's full source.
-struct Layout {
+struct BindLayout {
     bindings: Vec<Binding>,
     kernels: Vec<Kernel>,
     raw: wgpu::BindGroupLayout,
@@ -377,25 +377,27 @@ fn describe(adapter: &wgpu::Adapter, options: &GpuOptions) -> DeviceInfo {
 }
 
 /// Records failures that no call returns.
-fn watch(device: &wgpu::Device, failure: &Shared) {
+fn watch(device: &wgpu::Device, failure: &SharedFailure) {
     let lost = failure.clone();
     // A call after a drop is harmless: then nothing reads the failure.
-    device.set_device_lost_callback(move |_, message| keep(&lost, Failure::Lost(message)));
+    device.set_device_lost_callback(move |_, message| keep(&lost, DeviceFailure::Lost(message)));
     let uncaptured = failure.clone();
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         let failure = match error {
-            wgpu::Error::OutOfMemory { .. } => Failure::OutOfMemory,
-            other => Failure::Refused(other.to_string()),
+            wgpu::Error::OutOfMemory { .. } => DeviceFailure::OutOfMemory,
+            other => DeviceFailure::Refused(other.to_string()),
         };
         keep(&uncaptured, failure);
     }));
 }
 
 /// Keeps the first failure, because others follow from it; a loss replaces any other failure.
-fn keep(failure: &Shared, what: Failure) {
+fn keep(failure: &SharedFailure, what: DeviceFailure) {
     let mut kept = failure.lock().unwrap_or_else(PoisonError::into_inner);
     match (&*kept, &what) {
-        (None, _) | (Some(Failure::OutOfMemory | Failure::Refused(_)), Failure::Lost(_)) => *kept = Some(what),
+        (None, _) | (Some(DeviceFailure::OutOfMemory | DeviceFailure::Refused(_)), DeviceFailure::Lost(_)) => {
+            *kept = Some(what)
+        }
         _ => {}
     }
 }
@@ -411,20 +413,20 @@ mod tests {
     #[test]
     fn a_loss_is_told_for_ever_and_other_failures_once() {
         let gpu = open();
-        let refusal = || Failure::Refused("too far".into());
+        let refusal = || DeviceFailure::Refused("too far".into());
         for (failures, code) in [
-            (vec![Failure::OutOfMemory], "out-of-gpu-memory"),
+            (vec![DeviceFailure::OutOfMemory], "out-of-gpu-memory"),
             (vec![refusal()], "internal"),
-            (vec![Failure::OutOfMemory, refusal()], "out-of-gpu-memory"),
-            (vec![refusal(), Failure::OutOfMemory], "internal"),
+            (vec![DeviceFailure::OutOfMemory, refusal()], "out-of-gpu-memory"),
+            (vec![refusal(), DeviceFailure::OutOfMemory], "internal"),
         ] {
             failures.into_iter().for_each(|failure| keep(&gpu.failure, failure));
             assert_eq!(gpu.check().unwrap_err().code(), code);
             assert_eq!(gpu.check(), Ok(()));
             assert!(gpu.buffer("another", 16).is_ok());
         }
-        keep(&gpu.failure, Failure::OutOfMemory);
-        keep(&gpu.failure, Failure::Lost("it fell off".into()));
+        keep(&gpu.failure, DeviceFailure::OutOfMemory);
+        keep(&gpu.failure, DeviceFailure::Lost("it fell off".into()));
         keep(&gpu.failure, refusal());
         for _ in 0..2 {
             assert_eq!(gpu.check(), Err(Error::DeviceLost { reason: "it fell off".into() }));

@@ -1,10 +1,10 @@
 //! Cache folder of a repository. `blobs/DIGEST` holds the bytes, `snapshots/COMMIT/FILE` links to them, `refs/REVISION` holds a commit. A
 //! process that writes a blob locks `.locks/models--owner--name/DIGEST.lock`.
 
-use super::client::Client;
+use super::client::HubClient;
 use super::download::Download;
 use super::id::HubId;
-use super::listing::Entry;
+use super::listing::ListedFile;
 use super::shards;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result};
@@ -68,10 +68,10 @@ impl Repository {
     /// there.
     pub fn bring(
         &self,
-        client: &Client,
+        client: &HubClient,
         id: &HubId,
         commit: &str,
-        (name, entry): (&str, &Entry),
+        (name, entry): (&str, &ListedFile),
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let here = |path: &Path| fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() == entry.size);

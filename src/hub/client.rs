@@ -40,18 +40,18 @@ impl Trouble {
 }
 
 /// A failed attempt, transient or permanent.
-pub(super) enum Failed {
+pub(super) enum HubFailure {
     Passing(Trouble),
     Finally(Error),
 }
 
-impl From<Trouble> for Failed {
+impl From<Trouble> for HubFailure {
     fn from(trouble: Trouble) -> Self {
         Self::Passing(trouble)
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for HubFailure {
     fn from(error: Error) -> Self {
         Self::Finally(error)
     }
@@ -59,13 +59,13 @@ impl From<Error> for Failed {
 
 /// HTTP client of one Hub.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct HubClient {
     agent: Agent,
     endpoint: String,
     authorization: Option<String>,
 }
 
-impl Client {
+impl HubClient {
     pub fn new(settings: &Settings) -> Result<Self> {
         let endpoint = settings.endpoint.trim_end_matches('/').to_owned();
         if origin(&endpoint).is_none() {
@@ -108,7 +108,7 @@ impl Client {
         id: &HubId,
         url: &str,
         range: Option<(u64, u64)>,
-    ) -> Result<(Response<Body>, Option<u64>), Failed> {
+    ) -> Result<(Response<Body>, Option<u64>), HubFailure> {
         let mut at = url.to_owned();
         for _ in 0..MOST_REDIRECTS {
             let mut request = self.agent.get(&at);
@@ -164,13 +164,13 @@ impl Client {
     }
 
     /// Retries until `attempt` succeeds, fails permanently, or fails too often without new bytes.
-    pub fn patiently<T>(&self, url: &str, mut attempt: impl FnMut() -> Result<T, Failed>) -> Result<T> {
+    pub fn patiently<T>(&self, url: &str, mut attempt: impl FnMut() -> Result<T, HubFailure>) -> Result<T> {
         let (mut tries, mut answered) = (0, false);
         loop {
             let trouble = match attempt() {
                 Ok(done) => return Ok(done),
-                Err(Failed::Finally(error)) => return Err(error),
-                Err(Failed::Passing(trouble)) => trouble,
+                Err(HubFailure::Finally(error)) => return Err(error),
+                Err(HubFailure::Passing(trouble)) => trouble,
             };
             answered |= trouble.answered || trouble.progress;
             tries = if trouble.progress { 1 } else { tries + 1 };
@@ -193,7 +193,7 @@ impl Client {
 }
 
 /// Returns the failure for a response without content.
-fn refused(url: &str, status: u16, headers: &HeaderMap) -> Failed {
+fn refused(url: &str, status: u16, headers: &HeaderMap) -> HubFailure {
     let reason = format!("the server answered {status}");
     // These are transient, also because signatures of URLs expire. 501 and 505 are permanent.
     if matches!(status, 401 | 403 | 408 | 425 | 429) || (status >= 500 && status != 501 && status != 505) {

@@ -1,9 +1,9 @@
 //! Download of a file of the Hub to disk: continues after interruptions, and checks the digest at the end.
 
 use super::cache::failed;
-use super::client::{Client, Failed, Trouble, without_query};
+use super::client::{HubClient, HubFailure, Trouble, without_query};
 use super::id::HubId;
-use super::listing::Entry;
+use super::listing::ListedFile;
 use crate::error::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,10 +11,10 @@ use std::path::Path;
 
 /// Download of one file.
 pub(super) struct Download<'a> {
-    pub client: &'a Client,
+    pub client: &'a HubClient,
     pub id: &'a HubId,
     pub url: &'a str,
-    pub entry: &'a Entry,
+    pub entry: &'a ListedFile,
     /// Destination. Bytes that are already there are not requested again.
     pub path: &'a Path,
     /// Called with the number of bytes that are there.
@@ -31,7 +31,7 @@ impl Download<'_> {
             let here = self.here();
             (self.progress)(here);
             let cut = match self.fetch_rest() {
-                Err(Failed::Passing(trouble)) => trouble,
+                Err(HubFailure::Passing(trouble)) => trouble,
                 done => return done,
             };
             let here = self.here();
@@ -54,7 +54,7 @@ impl Download<'_> {
     }
 
     /// Requests the rest once.
-    fn fetch_rest(&mut self) -> Result<(), Failed> {
+    fn fetch_rest(&mut self) -> Result<(), HubFailure> {
         let size = self.entry.size;
         let mut here = self.here();
         if here == size {

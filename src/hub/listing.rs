@@ -1,6 +1,6 @@
 //! Listing of a repository on the Hub: its commit, and the size and digest of each file.
 
-use super::client::Client;
+use super::client::HubClient;
 use super::id::{HubId, is_commit};
 use crate::error::{Error, Result};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
@@ -19,12 +19,12 @@ pub(super) struct Listing {
     /// Full name of the commit.
     pub commit: String,
     /// Files by their name in the repository.
-    pub files: BTreeMap<String, Entry>,
+    pub files: BTreeMap<String, ListedFile>,
 }
 
 /// A file in a listing.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct ListedFile {
     /// Bytes.
     pub size: u64,
     /// Digest in hexadecimal, also the name in the cache: SHA-256 for large files, git's blob id for others.
@@ -32,7 +32,7 @@ pub(super) struct Entry {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct HubAnswer {
     sha: String,
     siblings: Vec<Sibling>,
 }
@@ -53,18 +53,18 @@ struct Lfs {
 
 impl Listing {
     /// Requests the listing.
-    pub fn of(client: &Client, id: &HubId) -> Result<Self> {
+    pub fn of(client: &HubClient, id: &HubId) -> Result<Self> {
         let url = client.listing_address(id);
         let bytes = client.get_small(id, &url, LARGEST)?;
         let unusable = |reason: String| Error::Network {
             url: url.clone(),
             reason: format!("this is not how a Hub lists a repository ({reason}): is HF_ENDPOINT right?"),
         };
-        let Answer { sha: commit, siblings } =
+        let HubAnswer { sha: commit, siblings } =
             serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
         let mut files = BTreeMap::new();
         for Sibling { rfilename, size, blob_id, lfs } in siblings {
-            let entry = Entry { size, digest: lfs.map_or(blob_id, |lfs| lfs.sha256) };
+            let entry = ListedFile { size, digest: lfs.map_or(blob_id, |lfs| lfs.sha256) };
             // The names become local file names.
             let plain =
                 rfilename.split('/').all(|part| !["", ".", ".."].contains(&part)) && !rfilename.contains(['\\', ':']);
@@ -79,14 +79,14 @@ impl Listing {
         self.files.keys().map(String::as_str).collect()
     }
 
-    pub fn file(&self, id: &HubId, name: &str) -> Result<&Entry> {
+    pub fn file(&self, id: &HubId, name: &str) -> Result<&ListedFile> {
         let missing =
             || Error::NotFound { path: id.to_string(), reason: format!("there is no {name}, which belongs to it") };
         self.files.get(name).ok_or_else(missing)
     }
 }
 
-impl Entry {
+impl ListedFile {
     fn is_sound(&self) -> bool {
         [40, 64].contains(&self.digest.len()) && self.digest.bytes().all(|byte| byte.is_ascii_hexdigit())
     }

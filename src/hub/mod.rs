@@ -13,7 +13,7 @@ pub use self::remote::Remote;
 pub use self::settings::Settings;
 
 use self::cache::Repository;
-use self::client::Client;
+use self::client::HubClient;
 use self::listing::Listing;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone)]
 pub struct Hub {
     settings: Settings,
-    client: Client,
+    client: HubClient,
 }
 
 /// Location of a model.
@@ -42,7 +42,7 @@ impl Hub {
     /// # Errors
     /// [`Error::BadOption`] if the endpoint is not a URL.
     pub fn new(settings: Settings) -> Result<Self> {
-        Ok(Self { client: Client::new(&settings)?, settings })
+        Ok(Self { client: HubClient::new(&settings)?, settings })
     }
 
     /// Downloads a model to the cache. Returns its folder, or its (first) GGUF file. `progress` is called with the bytes that are there and

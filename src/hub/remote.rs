@@ -1,7 +1,7 @@
 //! Files of a model on the Hub, read in ranges and not cached.
 
 use super::cache::Repository;
-use super::client::{Client, Trouble};
+use super::client::{HubClient, Trouble};
 use super::id::HubId;
 use super::listing::Listing;
 use crate::checkpoint::choose;
@@ -17,13 +17,13 @@ pub struct Remote {
     id: HubId,
     names: Vec<String>,
     /// Client and listing of the Hub; `None`: everything is cached.
-    listed: Option<(Client, Listing)>,
+    listed: Option<(HubClient, Listing)>,
     /// Cached files; `None`: there are none.
     kept: Option<Folder>,
 }
 
 impl Remote {
-    pub(super) fn new(client: Client, id: &HubId, repository: &Repository, listing: Listing) -> Result<Self> {
+    pub(super) fn new(client: HubClient, id: &HubId, repository: &Repository, listing: Listing) -> Result<Self> {
         choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
         let names = listing.names().into_iter().map(Into::into).collect();
         let kept = Folder::open(repository.snapshot(&listing.commit)).ok();

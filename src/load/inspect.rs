@@ -40,12 +40,12 @@ pub struct Tensors {
     /// Bytes in the files.
     pub bytes: u64,
     /// Share of each type.
-    pub dtypes: BTreeMap<&'static str, Share>,
+    pub dtypes: BTreeMap<&'static str, DtypeShare>,
 }
 
 /// Weights of one type.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Share {
+pub struct DtypeShare {
     /// Number of tensors.
     pub count: usize,
     /// Bytes in the files.
@@ -59,7 +59,7 @@ impl<S: Source + 'static> ModelFiles<S> {
     /// Errors of the source.
     pub async fn inspect(&self, device: Option<DeviceInfo>) -> Result<Inspection> {
         let (Self { blueprint, .. }, weights) = (self, self.checkpoint.weights());
-        let mut dtypes = BTreeMap::<_, Share>::new();
+        let mut dtypes = BTreeMap::<_, DtypeShare>::new();
         for (_, tensor) in weights.iter() {
             let share = dtypes.entry(tensor.dtype.name()).or_default();
             share.count += 1;

@@ -1,7 +1,7 @@
 //! A target on a server and the files of its tokenizer to a session, with an optional draft model on this machine.
 
 use super::{build_alone, open_assistant, translated, without_assistant};
-use crate::backend::server::{self, Server};
+use crate::backend::server::{self, ServerTarget};
 use crate::backend::{Backend, Device};
 use crate::checkpoint::Texts;
 use crate::error::Error;
@@ -17,7 +17,7 @@ impl Session {
     /// Makes a session with a target on a server. The draft model, if given, runs on the device that the options name. If it
     /// cannot be loaded, it is left out, with a warning.
     pub async fn served<A: Source + 'static>(
-        server: Server,
+        server: ServerTarget,
         texts: Texts,
         assistant: Option<A>,
         options: &LoadOptions,

@@ -54,7 +54,7 @@ pub enum Residual {
 
 /// Presence of biases in projections.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Bias {
+pub(super) enum ProjectionBias {
     No,
     Yes,
     /// Read from this key, with its default.
@@ -144,13 +144,13 @@ pub(super) struct Facts {
     pub sliding_window: Option<usize>,
     /// `true`: `layer_types` may select the layers with a window.
     pub layer_types: bool,
-    pub qkv_bias: Bias,
-    pub output_bias: Bias,
+    pub qkv_bias: ProjectionBias,
+    pub output_bias: ProjectionBias,
     pub qk_norm: bool,
     /// `true`: the MLP is gated; `false`: plain.
     pub gated: bool,
     pub activation: &'static str,
-    pub mlp_bias: Bias,
+    pub mlp_bias: ProjectionBias,
     /// Default of `intermediate_size`, as a multiple of `hidden_size`.
     pub mlp_ratio: Option<usize>,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
@@ -161,8 +161,8 @@ pub(super) struct Facts {
 }
 
 const ROPE: RopeFacts = RopeFacts { layer_type: None, theta_key: "rope_theta", theta: 10_000.0 };
-const ATTENTION_BIAS: Bias = Bias::Key("attention_bias", false);
-const MLP_BIAS: Bias = Bias::Key("mlp_bias", false);
+const ATTENTION_BIAS: ProjectionBias = ProjectionBias::Key("attention_bias", false);
+const MLP_BIAS: ProjectionBias = ProjectionBias::Key("mlp_bias", false);
 
 const LLAMA: Facts = Facts {
     model_type: "llama",
@@ -206,9 +206,9 @@ const MISTRAL: Facts = Facts {
     slides: Slides::Always,
     sliding_window: Some(4096),
     layer_types: true,
-    qkv_bias: Bias::No,
-    output_bias: Bias::No,
-    mlp_bias: Bias::No,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
     ..LLAMA
 };
 
@@ -220,9 +220,9 @@ const QWEN2: Facts = Facts {
     slides: Slides::FromMaxWindowLayers,
     sliding_window: Some(4096),
     layer_types: true,
-    qkv_bias: Bias::Yes,
-    output_bias: Bias::No,
-    mlp_bias: Bias::No,
+    qkv_bias: ProjectionBias::Yes,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
     bos_token_id: None,
     eos_token_id: None,
     ..LLAMA
@@ -273,11 +273,11 @@ const GEMMA3: Facts = Facts {
     slides: Slides::Pattern(6),
     sliding_window: Some(4096),
     layer_types: true,
-    qkv_bias: Bias::No,
-    output_bias: Bias::No,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
     qk_norm: true,
     activation: "gelu_pytorch_tanh",
-    mlp_bias: Bias::No,
+    mlp_bias: ProjectionBias::No,
     scaled_embedding: true,
     tie_word_embeddings: true,
     bos_token_id: Some(2),
@@ -294,9 +294,9 @@ const PHI3: Facts = Facts {
     rotary_factor: Some(1.0),
     original_positions: Some(4096.0),
     slides: Slides::Always,
-    qkv_bias: Bias::No,
-    output_bias: Bias::No,
-    mlp_bias: Bias::No,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
     eos_token_id: Some(32_000),
     ..LLAMA
 };
@@ -320,11 +320,11 @@ const GPT2: Facts = Facts {
     learned_positions: true,
     ropes: &[],
     attention_scale: AttentionScale::Optional,
-    qkv_bias: Bias::Yes,
-    output_bias: Bias::Yes,
+    qkv_bias: ProjectionBias::Yes,
+    output_bias: ProjectionBias::Yes,
     gated: false,
     activation: "gelu_new",
-    mlp_bias: Bias::Yes,
+    mlp_bias: ProjectionBias::Yes,
     mlp_ratio: Some(4),
     tie_word_embeddings: true,
     bos_token_id: Some(50_256),
@@ -355,11 +355,11 @@ const GPT_NEO_X: Facts = Facts {
     norm_eps: 1e-5,
     residual: Residual::Parallel,
     rotary_factor: Some(0.25),
-    qkv_bias: Bias::Key("attention_bias", true),
-    output_bias: Bias::Key("attention_bias", true),
+    qkv_bias: ProjectionBias::Key("attention_bias", true),
+    output_bias: ProjectionBias::Key("attention_bias", true),
     gated: false,
     activation: "gelu",
-    mlp_bias: Bias::Yes,
+    mlp_bias: ProjectionBias::Yes,
     bos_token_id: Some(0),
     eos_token_id: Some(2),
     ..LLAMA

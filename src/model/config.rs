@@ -1,6 +1,6 @@
 //! Reads `config.json`, or the same keys from a GGUF file, into a [`ModelSpec`], by the table of architectures.
 
-use super::architecture::{Architecture, AttentionScale, Bias, Facts, KvHeads, Residual, RopeFacts, Slides};
+use super::architecture::{Architecture, AttentionScale, Facts, KvHeads, ProjectionBias, Residual, RopeFacts, Slides};
 use super::keys::Keys;
 use super::names::Naming;
 use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec, TokenSpec};
@@ -187,11 +187,11 @@ fn attention_scale(keys: &Keys, facts: &Facts, head_dim: usize) -> Result<f32> {
     Ok(square.powf(-0.5) as f32)
 }
 
-fn bias(keys: &Keys, bias: Bias) -> Result<bool> {
+fn bias(keys: &Keys, bias: ProjectionBias) -> Result<bool> {
     match bias {
-        Bias::No => Ok(false),
-        Bias::Yes => Ok(true),
-        Bias::Key(key, default) => keys.flag(key, default),
+        ProjectionBias::No => Ok(false),
+        ProjectionBias::Yes => Ok(true),
+        ProjectionBias::Key(key, default) => keys.flag(key, default),
     }
 }
 

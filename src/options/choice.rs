@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serializer, de};
 use serde_json::Value;
 
 /// An enum of named values.
-pub(super) trait Choice: Copy + PartialEq + 'static {
+pub(super) trait NamedChoice: Copy + PartialEq + 'static {
     /// Name of its option, for errors.
     const OPTION: &'static str;
     /// All values and their names.
@@ -28,7 +28,7 @@ pub(super) trait Choice: Copy + PartialEq + 'static {
     }
 }
 
-impl<T: Choice> OptionValue for T {
+impl<T: NamedChoice> OptionValue for T {
     /// Reads a name, or true or false, which are names too.
     fn read(value: &Value) -> Result<Self, String> {
         let found = match value {
@@ -48,11 +48,11 @@ impl<T: Choice> OptionValue for T {
     }
 }
 
-pub(super) fn parse<T: Choice>(name: &str) -> Result<T> {
+pub(super) fn parse<T: NamedChoice>(name: &str) -> Result<T> {
     T::named(name).map_or_else(|| bad(T::OPTION, name, &T::names()), Ok)
 }
 
-pub(super) fn serialize<T: Choice, S: Serializer>(value: T, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn serialize<T: NamedChoice, S: Serializer>(value: T, to: S) -> Result<S::Ok, S::Error> {
     match value.name() {
         "true" => to.serialize_bool(true),
         "false" => to.serialize_bool(false),
@@ -60,7 +60,7 @@ pub(super) fn serialize<T: Choice, S: Serializer>(value: T, to: S) -> Result<S::
     }
 }
 
-pub(super) fn deserialize<'de, T: Choice, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+pub(super) fn deserialize<'de, T: NamedChoice, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     T::read(&Value::deserialize(from)?).map_err(|allowed| de::Error::custom(format!("expected one of {allowed}")))
 }
 
@@ -85,7 +85,7 @@ macro_rules! choice {
             }
         })?
 
-        impl $crate::options::choice::Choice for $Choice {
+        impl $crate::options::choice::NamedChoice for $Choice {
             const OPTION: &'static str = $option;
             const ALL: &'static [(Self, &'static str)] = &[$((Self::$Value, $name)),*];
             const ABOUT: &'static [&'static str] = &[$(concat!($($doc, "\n"),*)),*];

@@ -1,7 +1,7 @@
 //! Loading of a generator whose target is on servers.
 
-use super::{LocalDevice, ModelInstance, Parallel, Prepared, Role, TaskInstances, set_up};
-use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
+use super::{LocalDevice, ModelInstance, Parallel, PreparedParts, Role, TaskInstances, set_up};
+use crate::backend::server::{Endpoint, Later, ServerTarget, Transport, VocabularyProbe};
 use crate::checkpoint::{self, Texts};
 use crate::error::Result;
 use crate::options::{Arithmetic, LoadOptions};
@@ -23,8 +23,8 @@ pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
 ) -> Result<Box<Generator>> {
     options.validate_elsewhere()?;
     let texts = checkpoint::texts(words, options.file.as_deref()).await?;
-    let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
-    let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
+    let (probe, longest) = (VocabularyProbe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
+    let server = ServerTarget::connect(transport.clone(), endpoint, probe, longest).await?;
     Ok(if options.is_parallel(assistant.is_some()) {
         let tasks = TaskInstances::new(transport);
         Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?)
@@ -37,7 +37,7 @@ impl Parallel {
     /// Distributes up to `options.sp_degree` concurrent requests over all servers of a target, in turn. A draft model, if given, computes
     /// between them, on `options.device` or the CPU.
     async fn served<A: Source + Clone + 'static>(
-        first: Server,
+        first: ServerTarget,
         mut tasks: TaskInstances,
         texts: Texts,
         assistant: Option<A>,
@@ -64,7 +64,7 @@ impl Parallel {
         let Texts { tokenizer, template, sampling, tokens, .. } = texts;
         let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
         let arithmetic = Arithmetic::default();
-        let mut prepared = Prepared::open_drafter(prompts, arithmetic, warnings, assistant.clone(), options).await;
+        let mut prepared = PreparedParts::open_drafter(prompts, arithmetic, warnings, assistant.clone(), options).await;
         let (local, mut failed) = (LocalDevice::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {
             match set_up(files.clone(), Some(context), options, false, &local, loaded).await {

@@ -16,7 +16,7 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 /// Parts that are needed before there are instances.
-pub struct Prepared {
+pub struct PreparedParts {
     pub(crate) prompts: Prompts,
     arithmetic: Arithmetic,
     /// `true`: the draft model can be used.
@@ -27,7 +27,7 @@ pub struct Prepared {
     pub warnings: Vec<String>,
 }
 
-impl Prepared {
+impl PreparedParts {
     /// Reads everything except weights. A draft model that cannot be used is left out, with a warning in the statistics.
     ///
     /// # Errors

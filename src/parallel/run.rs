@@ -74,8 +74,8 @@ pub async fn run(
         prefilled: 0,
         round: (0, 0),
         began: Instant::now(),
-        forwards: Latency::default(),
-        draft_steps: Latency::default(),
+        forwards: MeasuredLatency::default(),
+        draft_steps: MeasuredLatency::default(),
         stats,
         distributed,
     };
@@ -104,22 +104,22 @@ struct RunLoop<'a> {
     /// Accepted tokens since the target's last token, and the drafted count at that token.
     round: (usize, usize),
     began: Instant,
-    forwards: Latency,
-    draft_steps: Latency,
+    forwards: MeasuredLatency,
+    draft_steps: MeasuredLatency,
     stats: Stats,
     distributed: Distributed,
 }
 
 /// Mean duration of instances' work, except their first forwards, which read the prompt.
 #[derive(Default)]
-struct Latency {
+struct MeasuredLatency {
     /// `true`: the instance has done its first forward. One per instance.
     began: Vec<bool>,
     sum: f64,
     count: usize,
 }
 
-impl Latency {
+impl MeasuredLatency {
     /// Adds a duration. Returns false for an instance's first one, which is not counted.
     fn add(&mut self, instance: usize, seconds: f64) -> bool {
         self.began.resize(self.began.len().max(instance + 1), false);

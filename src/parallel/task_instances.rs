@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 /// Instances as tasks. They make progress while a report is waited for.
 pub struct TaskInstances {
     /// Tasks of the targets in order, then the drafter's task.
-    tasks: Vec<Task>,
+    tasks: Vec<InstanceTask>,
     sp_degree: usize,
     /// Number of the text.
     text: u64,
@@ -23,7 +23,7 @@ pub struct TaskInstances {
     clock: Rc<dyn Transport>,
 }
 
-struct Task {
+struct InstanceTask {
     commands: UnboundedSender<Command>,
     work: Later<'static, ()>,
 }
@@ -41,7 +41,10 @@ impl TaskInstances {
         let sender = self.sender.clone();
         // The receiver lives as long as the tasks, so sending cannot fail.
         let on_report = Box::new(move |text, report| drop(sender.unbounded_send((text, report))));
-        self.tasks.push(Task { commands, work: Box::pin(run_instance(role, instance, Inbox::new(inbox), on_report)) });
+        self.tasks.push(InstanceTask {
+            commands,
+            work: Box::pin(run_instance(role, instance, Inbox::new(inbox), on_report)),
+        });
         self.sp_degree += usize::from(role != Role::Drafter);
     }
 }
@@ -68,7 +71,7 @@ impl Instances for TaskInstances {
             Role::Target(server) => server,
             Role::Drafter => self.sp_degree,
         };
-        let Some(Task { commands, work }) = self.tasks.get_mut(at) else { return };
+        let Some(InstanceTask { commands, work }) = self.tasks.get_mut(at) else { return };
         let _ = commands.unbounded_send(command);
         // A request is sent or aborted at once, even after the last report. The drafter computes on this thread, and runs only in `report`.
         if to != Role::Drafter {

@@ -2,7 +2,7 @@
 
 use super::instances::{Command, Instances, NumberedReport, Report, Role};
 use super::spawn::{Build, Thread, spawn};
-use super::{Parallel, Prepared, load_alone};
+use super::{Parallel, PreparedParts, load_alone};
 use crate::backend::Device;
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
@@ -144,7 +144,7 @@ impl Parallel {
         S: Source + Clone + Send + 'static,
         A: Source + Clone + Send + 'static,
     {
-        let mut prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
+        let mut prepared = PreparedParts::open(target.clone(), assistant.clone(), options).await?;
         let context = prepared.prompts.context;
         // The device kind selected here is used by all instances.
         let (device, reason) = match options.sp_degree {
@@ -152,9 +152,10 @@ impl Parallel {
             _ => (Device::Gpu(Gpu::open_nth(gpu, 0).await?), None),
         };
         prepared.warnings.extend(reason);
-        let on = |at| if let Device::Gpu(_) = device { Place::Gpu(gpu.clone(), at) } else { Place::Cpu };
+        let on =
+            |at| if let Device::Gpu(_) = device { InstancePlace::Gpu(gpu.clone(), at) } else { InstancePlace::Cpu };
         // The draft model takes the device after the targets' devices: its own, if there is one more.
-        let beside = if options.draft_device == DeviceChoice::Cpu { Place::Cpu } else { on(options.sp_degree) };
+        let beside = if options.draft_device == DeviceChoice::Cpu { InstancePlace::Cpu } else { on(options.sp_degree) };
         let drafter = assistant.filter(|_| prepared.with_drafter);
         let drafter = drafter.map(|files| build(beside, files, Some(context), options));
         let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
@@ -187,7 +188,7 @@ where
 
 /// Device on which an instance is to run.
 #[derive(Clone)]
-enum Place {
+enum InstancePlace {
     /// GPU number `.1` of the machine's GPUs of one kind.
     Gpu(GpuOptions, usize),
     Cpu,
@@ -195,7 +196,7 @@ enum Place {
 
 /// Returns the function that builds an instance on its thread.
 fn build<S: Source + Clone + Send + 'static>(
-    place: Place,
+    place: InstancePlace,
     source: S,
     context: Option<usize>,
     options: &LoadOptions,
@@ -204,8 +205,10 @@ fn build<S: Source + Clone + Send + 'static>(
     Box::new(move || {
         pollster::block_on(async {
             let device = match &place {
-                Place::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
-                Place::Cpu => Device::open(&options.clone().device(DeviceChoice::Cpu), &GpuOptions::default()).await?.0,
+                InstancePlace::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
+                InstancePlace::Cpu => {
+                    Device::open(&options.clone().device(DeviceChoice::Cpu), &GpuOptions::default()).await?.0
+                }
             };
             let instance = load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await?;
             Ok(instance as Box<dyn Queue>)

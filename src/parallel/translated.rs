@@ -17,12 +17,12 @@ const SILENT: usize = 4;
 pub struct Translated {
     instances: Box<dyn Instances>,
     translate: Box<dyn Translate>,
-    draft: Draft,
+    draft: TranslatedDraft,
 }
 
 /// A text and its latest draft, in the tokens of both models.
 #[derive(Default)]
-struct Draft {
+struct TranslatedDraft {
     task: TaskId,
     /// Target tokens that the task still needs.
     wanted: usize,
@@ -45,7 +45,7 @@ struct Draft {
 impl Translated {
     /// Wraps instances. `translate` has seen no text.
     pub fn new(instances: Box<dyn Instances>, translate: Box<dyn Translate>) -> Self {
-        Self { instances, translate, draft: Draft::default() }
+        Self { instances, translate, draft: TranslatedDraft::default() }
     }
 
     fn begin_draft(&mut self, task: TaskId, feed: Feed, wanted: usize) -> Result<()> {
@@ -76,7 +76,7 @@ impl Translated {
 
     /// Requests the missing tokens. The draft model has the first `keep` of its tokens; the command contains the others.
     fn request_more(&mut self, keep: usize) {
-        let Draft { task, wanted, own, requested, .. } = &mut self.draft;
+        let TranslatedDraft { task, wanted, own, requested, .. } = &mut self.draft;
         if *wanted > 0 {
             // The last token is only reported after the next one.
             *requested = *wanted + 1;
@@ -87,7 +87,8 @@ impl Translated {
 
     /// Reports the draft's new tokens. The last one is held back, because the next one may change it, unless the draft `ends` here.
     fn report_new(&mut self, mut ends: bool) -> Result<()> {
-        let Draft { task, wanted, text, reported, own, begin, count, silent, seconds, reports, .. } = &mut self.draft;
+        let TranslatedDraft { task, wanted, text, reported, own, begin, count, silent, seconds, reports, .. } =
+            &mut self.draft;
         let translated = self.translate.for_target(&own[*begin..])?;
         *silent = if translated.len() == *count { *silent + 1 } else { 0 };
         *count = translated.len();
@@ -114,7 +115,7 @@ impl Translated {
 
     /// Ends the draft: there are no more tokens.
     fn end_draft(&mut self) {
-        let Draft { task, wanted, reports, .. } = &mut self.draft;
+        let TranslatedDraft { task, wanted, reports, .. } = &mut self.draft;
         *wanted = 0;
         reports.push_back(Report::Drafted { task: *task, ids: Vec::new(), seconds: 0.0 });
         self.instances.send(Role::Drafter, Command::Cancel { task: *task });
@@ -139,7 +140,7 @@ impl Instances for Translated {
     }
 
     fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
-        self.draft = Draft::default();
+        self.draft = TranslatedDraft::default();
         // Noise and biases apply to the target's ids only.
         self.instances.begin(sampling, &Sampling::default());
     }

@@ -70,7 +70,7 @@ impl Model {
     /// [`Error::BadWeights`](crate::Error::BadWeights), and errors of the source.
     pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
         let names = spec.names();
-        let read = Reader { weights, names, norm: spec.norm };
+        let read = WeightReader { weights, names, norm: spec.norm };
         let hidden = spec.hidden_size;
         let mut layers = Vec::new();
         for layer in 0..spec.layers.len() {
@@ -175,7 +175,7 @@ impl Model {
 }
 
 impl Layer {
-    async fn load<S: Source>(spec: &ModelSpec, read: &Reader<'_, S>, prefix: &str) -> Result<Self> {
+    async fn load<S: Source>(spec: &ModelSpec, read: &WeightReader<'_, S>, prefix: &str) -> Result<Self> {
         let names = read.names;
         let (hidden, inner, head_dim) = (spec.hidden_size, spec.intermediate_size, spec.head_dim);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
@@ -222,13 +222,13 @@ impl Layer {
 }
 
 /// Reader of tensors; checks that each has the shape that the spec implies.
-struct Reader<'a, S> {
+struct WeightReader<'a, S> {
     weights: &'a Weights<S>,
     names: &'static Names,
     norm: NormKind,
 }
 
-impl<S: Source> Reader<'_, S> {
+impl<S: Source> WeightReader<'_, S> {
     async fn tensor(&self, name: &str, suffix: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let name = format!("{name}.{suffix}");
         let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();

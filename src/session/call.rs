@@ -9,7 +9,7 @@ use crate::text::Tokenizer;
 use std::ops::ControlFlow;
 
 /// A prompt with checked options.
-pub struct Call<'a> {
+pub struct TextCall<'a> {
     pub options: &'a GenerateOptions,
     pub prompt: Vec<u32>,
     /// Tokens that end a text.
@@ -22,7 +22,7 @@ pub struct Call<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> TextCall<'a> {
     /// Checks the options and reads the prompt. The warnings mention a draft model that the options request and that is missing.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A loaded model that continues prompts, on one target or on several.
 
-use super::{Call, Emitter, Generation, Progress, Prompt, Prompts, Single};
+use super::{Emitter, Generation, Progress, Prompt, Prompts, Single, TextCall};
 use crate::backend::server::Later;
 use crate::error::Result;
 use crate::gpu::{Counters, DeviceInfo};
@@ -25,7 +25,7 @@ pub trait Executor {
     fn run<'a>(
         &'a mut self,
         prompts: &'a Prompts,
-        call: &'a Call<'_>,
+        call: &'a TextCall<'_>,
         out: &'a mut Emitter<'_>,
     ) -> Later<'a, Result<Stats>>;
 
@@ -102,7 +102,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
         let Self { prompts, executor } = self;
-        let call = Call::new(prompts, prompt, options, executor.has_draft_model())?;
+        let call = TextCall::new(prompts, prompt, options, executor.has_draft_model())?;
         let mut out = call.emitter(&prompts.tokenizer, on_progress);
         let mut stats = executor.run(prompts, &call, &mut out).await?;
         call.describe(&mut stats, executor.arithmetic(), executor.warnings());

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::model::TokenSpec;
 use crate::options::{ChatOptions, GenerateOptions, SamplingOptions};
-use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
+use crate::text::{ChatInput, ChatTemplate, Message, Tokenizer};
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -75,10 +75,10 @@ fn message((at, value): (usize, Value)) -> Result<Message> {
 }
 
 /// Combines messages with the chat options.
-fn chat<'a>(messages: &'a [Message], options: &'a ChatOptions) -> Chat<'a> {
+fn chat<'a>(messages: &'a [Message], options: &'a ChatOptions) -> ChatInput<'a> {
     let ChatOptions { tools, documents, chat_template_kwargs, continue_final_message, add_generation_prompt, .. } =
         options;
-    Chat {
+    ChatInput {
         messages,
         tools,
         documents,

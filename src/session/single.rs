@@ -1,7 +1,7 @@
 //! The executor with one target: its models, what is cached of recent texts, and the setup after a lost device.
 
 use super::constrained::UnderConstraint;
-use super::{Call, Emitter, Executor, Generator, Learned, PromptCache, Prompts, Run, rounds, setup};
+use super::{Emitter, Executor, Generator, Learned, PromptCache, Prompts, Run, TextCall, rounds, setup};
 use crate::backend::Backend;
 use crate::backend::server::Later;
 use crate::constraint::{Constrained, Grammars, Shared};
@@ -75,7 +75,7 @@ impl Single {
     }
 
     /// Runs the decode loop until the text ends, again after errors that another attempt can avoid.
-    async fn decode(&mut self, prompts: &Prompts, call: &Call<'_>, out: &mut Emitter<'_>) -> Result<Stats> {
+    async fn decode(&mut self, prompts: &Prompts, call: &TextCall<'_>, out: &mut Emitter<'_>) -> Result<Stats> {
         let drafting = &call.options.drafting;
         let constraint = self.constraint(prompts, call.options, call.prompt.len())?;
         let prediction = match &drafting.prediction {
@@ -103,7 +103,7 @@ impl Single {
     /// Runs the decode loop until the text ends or an error occurs. `drafts`: false for plain decoding.
     async fn attempt(
         &mut self,
-        call: &Call<'_>,
+        call: &TextCall<'_>,
         prediction: &[u32],
         constraint: Option<Shared>,
         drafts: bool,
@@ -171,7 +171,7 @@ impl Executor for Single {
     fn run<'a>(
         &'a mut self,
         prompts: &'a Prompts,
-        call: &'a Call<'_>,
+        call: &'a TextCall<'_>,
         out: &'a mut Emitter<'_>,
     ) -> Later<'a, Result<Stats>> {
         Box::pin(self.decode(prompts, call, out))

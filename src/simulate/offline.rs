@@ -135,7 +135,7 @@ struct Running {
     span: Span,
 }
 
-struct Drafting {
+struct DraftRun {
     task: TaskId,
     from: f64,
     ready: f64,
@@ -149,7 +149,7 @@ struct Simulation<'a, W> {
     watch: &'a mut W,
     machine: Dsi,
     now: f64,
-    drafter: Option<Drafting>,
+    drafter: Option<DraftRun>,
     /// Time at which the drafter has read the prompt.
     drafter_has_read: f64,
     servers: Vec<Option<Running>>,
@@ -193,13 +193,13 @@ impl<W: Watch> Simulation<'_, W> {
         true
     }
 
-    fn drafted(&mut self, drafting: Drafting) {
-        let Drafting { task, from, ready, position, left } = drafting;
+    fn drafted(&mut self, drafting: DraftRun) {
+        let DraftRun { task, from, ready, position, left } = drafting;
         self.now = ready;
         self.watch.span(Span { server: None, from, to: ready, position, count: 1, cancelled: false });
         if left > 1 {
             let ready = ready + self.cell.drafter.tpot;
-            self.drafter = Some(Drafting { task, from: self.now, ready, position: position + 1, left: left - 1 });
+            self.drafter = Some(DraftRun { task, from: self.now, ready, position: position + 1, left: left - 1 });
         }
         let right = self.agreements[position];
         self.hear(Event::Drafted { task, ids: &[id(position, right)] });
@@ -227,7 +227,7 @@ impl<W: Watch> Simulation<'_, W> {
                         self.drafter_has_read = self.now + time(self.cell.drafter, 0) - tpot;
                     }
                     let ready = self.now.max(self.drafter_has_read) + tpot;
-                    self.drafter = Some(Drafting { task, from: self.now, ready, position, left: most });
+                    self.drafter = Some(DraftRun { task, from: self.now, ready, position, left: most });
                 }
                 Action::Verify { task, server, feed, rows } => {
                     let position = feed.keep + feed.tokens.len() - rows;
@@ -248,7 +248,7 @@ impl<W: Watch> Simulation<'_, W> {
     /// Cancels a task. Returns the server that becomes free.
     fn cancel(&mut self, task: TaskId) -> Option<usize> {
         let now = self.now;
-        if let Some(Drafting { from, position, .. }) = self.drafter.take_if(|drafting| drafting.task == task) {
+        if let Some(DraftRun { from, position, .. }) = self.drafter.take_if(|drafting| drafting.task == task) {
             self.watch.span(Span { server: None, from, to: now, position, count: 1, cancelled: true });
             return None;
         }

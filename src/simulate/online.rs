@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Times of a text, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Times {
+pub struct OnlineTimes {
     /// Time to the first token.
     pub ttft: f64,
     /// Per token after the first one.
@@ -25,13 +25,13 @@ pub struct Times {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// Plain decoding.
-    pub plain: Times,
+    pub plain: OnlineTimes,
     /// Sequential speculation.
-    pub si: Times,
+    pub si: OnlineTimes,
     /// Distributed speculation.
-    pub dsi: Times,
+    pub dsi: OnlineTimes,
     /// Overlap of one block, PEARL-like.
-    pub pearl: Times,
+    pub pearl: OnlineTimes,
 }
 
 /// Runs all schedules on the same draws, in real time.
@@ -52,9 +52,14 @@ pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Mea
             pearl: watch(cell, |wait| pearl(&with(lookaheads.pearl), &agreements, wait)),
         });
     }
-    let mean = |of: fn(&Measured) -> Times| {
-        let share = |value: fn(Times) -> f64| runs.iter().map(|run| value(of(run))).sum::<f64>() / runs.len() as f64;
-        Times { ttft: share(|times| times.ttft), tpot: share(|times| times.tpot), total: share(|times| times.total) }
+    let mean = |of: fn(&Measured) -> OnlineTimes| {
+        let share =
+            |value: fn(OnlineTimes) -> f64| runs.iter().map(|run| value(of(run))).sum::<f64>() / runs.len() as f64;
+        OnlineTimes {
+            ttft: share(|times| times.ttft),
+            tpot: share(|times| times.tpot),
+            total: share(|times| times.total),
+        }
     };
     Ok(Measured {
         plain: mean(|run| run.plain),
@@ -64,12 +69,12 @@ pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Mea
     })
 }
 
-fn times(began: Instant, first: Option<Instant>, tokens: usize) -> Times {
+fn times(began: Instant, first: Option<Instant>, tokens: usize) -> OnlineTimes {
     let since = |end: Instant| end.duration_since(began).as_secs_f64() * 1e3;
     let total = since(Instant::now());
     let ttft = first.map_or(total, since);
     let tpot = if tokens > 1 { (total - ttft) / (tokens - 1) as f64 } else { 0.0 };
-    Times { ttft, tpot, total }
+    OnlineTimes { ttft, tpot, total }
 }
 
 fn milliseconds(value: f64) -> Duration {
@@ -77,7 +82,7 @@ fn milliseconds(value: f64) -> Duration {
 }
 
 /// Measures a schedule of rounds.
-fn watch(cell: &Cell, schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> Times {
+fn watch(cell: &Cell, schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> OnlineTimes {
     let (began, mut first) = (Instant::now(), None);
     schedule(&mut |Pass { draft, verify, overlapped }| {
         if overlapped {
@@ -100,7 +105,7 @@ enum Order {
     Cancel { task: TaskId },
 }
 
-enum Report {
+enum OnlineReport {
     Drafted { task: TaskId, position: usize },
     Verified { server: usize, task: TaskId, position: usize, rows: usize },
     Free { server: usize },
@@ -110,7 +115,7 @@ enum Report {
 ///
 /// # Errors
 /// [`crate::Error::BadOption`].
-pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<Times> {
+pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
     cell.validate()?;
     let mut machine = Dsi::new(&PROMPT, options(cell, cell.patience()))?;
     let (report, reports) = channel();
@@ -131,15 +136,15 @@ pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<Times> {
         while let Ok(report) = reports.recv() {
             let mut actions = Vec::new();
             match report {
-                Report::Drafted { task, position } => {
+                OnlineReport::Drafted { task, position } => {
                     let ids = [id(position, agreements[position])];
                     machine.handle(Event::Drafted { task, ids: &ids }, &mut actions);
                 }
-                Report::Verified { server, task, position, rows } => {
+                OnlineReport::Verified { server, task, position, rows } => {
                     let ids: Vec<u32> = (position..position + rows).map(|at| id(at, true)).collect();
                     machine.handle(Event::Verified { server, task, ids: &ids }, &mut actions);
                 }
-                Report::Free { server } => machine.handle(Event::Free { server }, &mut actions),
+                OnlineReport::Free { server } => machine.handle(Event::Free { server }, &mut actions),
             }
             for action in actions {
                 let (to, order) = match action {
@@ -173,7 +178,7 @@ pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<Times> {
 }
 
 /// Runs the drafter: waits for each token, until another order arrives.
-fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<Report>) {
+fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<OnlineReport>) {
     let tpot = milliseconds(cell.drafter.tpot);
     let mut has_read = Instant::now();
     let mut next = orders.recv();
@@ -196,7 +201,7 @@ fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<Report>) {
             match orders.recv_timeout(ready.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {
                     // After the end there is no receiver.
-                    let _ = report.send(Report::Drafted { task, position: at });
+                    let _ = report.send(OnlineReport::Drafted { task, position: at });
                 }
                 Ok(order) => break Ok(order),
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -206,10 +211,10 @@ fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<Report>) {
 }
 
 /// Runs a server: waits for each task, until it is cancelled. A prompt is always read to its end.
-fn verify(cell: &Cell, server: usize, orders: &Receiver<Order>, report: &Sender<Report>) {
+fn verify(cell: &Cell, server: usize, orders: &Receiver<Order>, report: &Sender<OnlineReport>) {
     // After the end there is no receiver.
     let tell = |what| drop(report.send(what));
-    tell(Report::Free { server });
+    tell(OnlineReport::Free { server });
     while let Ok(order) = orders.recv() {
         let Order::Verify { task, position, rows, reads_prompt } = order else {
             continue;
@@ -217,9 +222,9 @@ fn verify(cell: &Cell, server: usize, orders: &Receiver<Order>, report: &Sender<
         let ready = Instant::now() + milliseconds(time(cell.target, usize::from(!reads_prompt)));
         loop {
             match orders.recv_timeout(ready.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout) => break tell(Report::Verified { server, task, position, rows }),
+                Err(RecvTimeoutError::Timeout) => break tell(OnlineReport::Verified { server, task, position, rows }),
                 Ok(Order::Cancel { task: cancelled }) if cancelled == task && !reads_prompt => {
-                    break tell(Report::Free { server });
+                    break tell(OnlineReport::Free { server });
                 }
                 Ok(_) => {}
                 Err(RecvTimeoutError::Disconnected) => return,

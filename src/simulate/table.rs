@@ -34,7 +34,7 @@ pub struct Pair {
 
 /// Simulated times of a pair, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct TableRow {
     /// The pair.
     #[serde(flatten)]
     pub pair: Pair,
@@ -134,7 +134,7 @@ impl Pair {
     ///
     /// # Errors
     /// [`Error::BadOption`].
-    pub fn simulate(&self, repeats: usize, seed: u64) -> Result<Row> {
+    pub fn simulate(&self, repeats: usize, seed: u64) -> Result<TableRow> {
         let draws = Draws::new(self.tokens, repeats, seed)?;
         let mean = |run: &mut dyn FnMut(&[bool]) -> Result<f64>| {
             let sum: Result<f64> = draws.agreements(self.acceptance).map(|agreements| run(&agreements)).sum();
@@ -160,6 +160,6 @@ impl Pair {
         let dsi = least(&mut lookaheads.iter().filter_map(|by| by.dsi));
         let plain = self.target_ttft_ms + (self.tokens - 1) as f64 * self.target_latency_ms;
         let (ratio, ratio_of_1) = (si / dsi, lookaheads[0].si / dsi);
-        Ok(Row { pair: self.clone(), plain, si, dsi, ratio, ratio_of_1, lookaheads })
+        Ok(TableRow { pair: self.clone(), plain, si, dsi, ratio, ratio_of_1, lookaheads })
     }
 }

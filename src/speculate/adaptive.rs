@@ -7,7 +7,7 @@ use super::costs::READ_PER_STEP;
 use super::decide::{Offer, decide};
 use super::estimates::{Estimates, MAX_LOOKAHEAD};
 use super::proposals::Proposer;
-use super::server::Server;
+use super::server::ServerPolicy;
 use super::{Drafter, Origin, Round};
 use crate::target::{Draft, Timings};
 
@@ -29,7 +29,7 @@ const PAUSES: [usize; 2] = [4, 256];
 /// - `Estimates` measure acceptance and costs, which start from [`Timings`].
 /// - `Budget` limits the losses of a text. So it is hardly slower than plain decoding, if the costs are accurate.
 /// - `decide` chooses for one round.
-/// - `Server` is the policy if the target is on a server.
+/// - `ServerPolicy` is the policy if the target is on a server.
 ///
 /// Each text starts anew, with earlier texts as a prior. Proposals on the CPU are compared with the text without verification. A draft model
 /// must be tried to be measured: it starts with one token. If it does not pay, it is tried again after growing pauses.
@@ -40,7 +40,7 @@ pub struct Adaptive {
     estimates: Estimates,
     budget: Budget,
     /// `None`: the target is on this machine.
-    server: Option<Server>,
+    server: Option<ServerPolicy>,
     retry: Retry,
     text: Text,
 }
@@ -96,7 +96,7 @@ impl Adaptive {
         Self {
             estimates: Estimates::new(timings),
             budget: Budget::default(),
-            server: timings.far.then(Server::default),
+            server: timings.far.then(ServerPolicy::default),
             retry: Retry { idle: 0, pause: PAUSES[0], won: 0.0 },
             text: Text::default(),
         }
@@ -107,7 +107,7 @@ impl Adaptive {
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
         self.budget.begin();
         self.estimates.begin(known.iter().map(|drafter| drafter.origin()));
-        self.server = self.server.take().map(|_| Server::default());
+        self.server = self.server.take().map(|_| ServerPolicy::default());
         let proposers = known.into_iter().map(Proposer::new).collect();
         self.text = Text { proposers, draft_model, ..Text::default() };
     }

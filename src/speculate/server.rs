@@ -13,14 +13,14 @@ const CREDIT: f64 = 0.4;
 /// streams, the second is added to the cost of each candidate, and charged when the stream ends. A CPU drafter is trusted only after the
 /// text confirmed its proposals: then it has a credit, since trials of a draft model may have used up the budget.
 #[derive(Default)]
-pub(super) struct Server {
+pub(super) struct ServerPolicy {
     /// Credit by [`Origin`].
     credits: [f64; 4],
     /// True if the server streams, so that a draft would interrupt it.
     pub is_streaming: bool,
 }
 
-impl Server {
+impl ServerPolicy {
     /// Returns the target forwards that a drafter may lose in addition to the budget.
     pub fn credit(&self, drafter: Origin) -> f64 {
         self.credits[drafter as usize]

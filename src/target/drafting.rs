@@ -40,7 +40,7 @@ struct Translation {
 
 /// A draft to be written by a draft model, in its own tokens.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct DraftPlan {
     /// Tokens to read first: the missed tokens, then the pending one.
     pub tokens: Vec<u32>,
     /// Position of the pending token.
@@ -49,7 +49,7 @@ pub struct Plan {
     pub steps: usize,
 }
 
-impl Plan {
+impl DraftPlan {
     /// Returns the number of tokens before the pending one.
     pub fn missed(&self) -> usize {
         self.tokens.len() - 1
@@ -167,7 +167,7 @@ impl Drafting {
 
     /// Plans a draft of at most `count` tokens after the pending one, for a target with room for `room` more. `None`: a context is full,
     /// the draft model must first read missed tokens, or the text ends inside a character.
-    pub fn plan(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Option<Plan>> {
+    pub fn plan(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Option<DraftPlan>> {
         // The number of target tokens in a translation is not known yet.
         let most = if self.is_translated() && room > 0 { MAX_DRAFT } else { room };
         let context = self.context;
@@ -175,7 +175,7 @@ impl Drafting {
         let (position, missed) = (head.len(), &head[read..]);
         let steps = count.min(most).min(context.saturating_sub(position));
         let possible = steps > 0 && missed.len() <= READ_IN_ROUND;
-        Ok(possible.then(|| Plan { tokens: [missed, &[last]].concat(), position, steps }))
+        Ok(possible.then(|| DraftPlan { tokens: [missed, &[last]].concat(), position, steps }))
     }
 
     /// Records that the draft model wrote `drafted` after the pending token at `position`. Returns the draft in target tokens. A

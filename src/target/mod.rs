@@ -2,7 +2,7 @@
 
 mod drafting;
 
-pub use drafting::{Drafting, Plan, READ_IN_ROUND, Translate};
+pub use drafting::{DraftPlan, Drafting, READ_IN_ROUND, Translate};
 
 use crate::error::{Error, Result};
 use crate::sample::Sampling;

@@ -10,7 +10,7 @@ pub(super) const END: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 /// Conversation and other input of the template.
 #[derive(Debug, Clone, Copy)]
-pub struct Chat<'a> {
+pub struct ChatInput<'a> {
     /// Messages, oldest first.
     pub messages: &'a [Message],
     /// Functions that the model may call, in the form that the template expects, mostly JSON schemas.
@@ -25,7 +25,7 @@ pub struct Chat<'a> {
     pub continue_final_message: bool,
 }
 
-impl<'a> Chat<'a> {
+impl<'a> ChatInput<'a> {
     /// Creates a chat whose last message is to be answered.
     pub fn new(messages: &'a [Message]) -> Self {
         let (add_generation_prompt, continue_final_message) = (true, false);

@@ -169,10 +169,10 @@ pub(super) fn view(value: &Value, change: &dyn Fn(&str) -> String) -> View {
 
 /// Mapping that keeps the order of its keys and records which fields were read.
 #[derive(Debug)]
-pub(super) struct Fields(Vec<Field>);
+pub(super) struct Fields(Vec<MessageField>);
 
 #[derive(Debug)]
-struct Field {
+struct MessageField {
     name: String,
     value: View,
     is_data: bool,
@@ -182,7 +182,7 @@ struct Field {
 impl Fields {
     /// Converts an object for templates and applies `change` to its strings.
     pub fn new(fields: &Map<String, Value>, change: &dyn Fn(&str) -> String) -> Self {
-        let field = |(name, value): (&String, &Value)| Field {
+        let field = |(name, value): (&String, &Value)| MessageField {
             name: change(name),
             value: view(value, change),
             is_data: is_data(value),

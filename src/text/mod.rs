@@ -15,7 +15,7 @@ mod tokenizer;
 mod translate;
 mod vocabulary;
 
-pub use chat::Chat;
+pub use chat::ChatInput;
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    Chat, Message, Tokenizer,
+    ChatInput, Message, Tokenizer,
     chat::{END, refuse, until_the_end},
     filters::{add_builtins, add_filters},
     jinja::translate,
@@ -138,7 +138,7 @@ impl ChatTemplate {
     pub(crate) fn ends(&self, tokenizer: &Tokenizer) -> [Option<u32>; 2] {
         let end_of_text = self.special_tokens.iter().find(|(name, _)| name == "eos_token");
         let messages = ["user", "assistant"].map(|role| Message::new(role, END.trim_end()));
-        let chat = Chat { add_generation_prompt: false, ..Chat::new(&messages) };
+        let chat = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
         let text = self.render(&chat).unwrap_or_default();
         let after = text.rsplit_once(END.trim_end()).map_or("", |(_, after)| after.trim_start());
         [
@@ -157,12 +157,12 @@ impl ChatTemplate {
     /// # Errors
     /// [`Error::BadTemplate`]; [`Error::BadOption`] for a contradictory chat and for fields of messages, tools, documents or variables that
     /// the template ignores. They would be lost.
-    pub fn render(&self, chat: &Chat) -> Result<String> {
+    pub fn render(&self, chat: &ChatInput) -> Result<String> {
         self.render_changed(chat, &str::to_owned)
     }
 
     /// Returns the name and source of the template for a chat.
-    fn choose(&self, chat: &Chat) -> (&str, &str) {
+    fn choose(&self, chat: &ChatInput) -> (&str, &str) {
         let named = NAMED
             .into_iter()
             .zip([chat.tools, chat.documents])
@@ -172,9 +172,10 @@ impl ChatTemplate {
     }
 
     /// Renders the prompt's text and applies `change` to each string of the chat.
-    fn render_changed(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
+    fn render_changed(&self, chat: &ChatInput, change: &dyn Fn(&str) -> String) -> Result<String> {
         let text = self.render_text(chat, change)?;
-        let without = [("tools", Chat { tools: &[], ..*chat }), ("documents", Chat { documents: &[], ..*chat })];
+        let without =
+            [("tools", ChatInput { tools: &[], ..*chat }), ("documents", ChatInput { documents: &[], ..*chat })];
         for (option, without) in without {
             let is_given = without.tools.len() + without.documents.len() < chat.tools.len() + chat.documents.len();
             if is_given && self.render_text(&without, change).is_ok_and(|without| without == text) {
@@ -185,7 +186,7 @@ impl ChatTemplate {
     }
 
     /// Renders a chat without checking that the template uses its tools and documents.
-    fn render_text(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
+    fn render_text(&self, chat: &ChatInput, change: &dyn Fn(&str) -> String) -> Result<String> {
         let beginning = chat.beginning()?;
         let (name, source) = self.choose(chat);
         let see = |fields: &Map<String, Json>| Arc::new(Fields::new(fields, change));
@@ -215,7 +216,7 @@ impl ChatTemplate {
         variables.push(("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now))));
         // Compiled for each call, because a template stored in the environment could include itself.
         let template = self.environment.template_from_named_str(name, source).map_err(explain)?;
-        let mut output = Output::default();
+        let mut output = LimitedOutput::default();
         let rendered = template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop);
         if output.full {
             return Err(bad(format!("the prompt is longer than {MAX_OUTPUT} bytes")));
@@ -235,7 +236,7 @@ impl ChatTemplate {
 
     /// Returns the prompt's tokens. If the chat contains the string of a special token, it is encoded as ordinary tokens. Otherwise the
     /// result equals encoding the rendered text as a whole.
-    pub fn encode(&self, tokenizer: &Tokenizer, chat: &Chat) -> Result<Vec<u32>> {
+    pub fn encode(&self, tokenizer: &Tokenizer, chat: &ChatInput) -> Result<Vec<u32>> {
         let texts = chat.texts();
         let forged: Vec<&str> =
             tokenizer.specials().filter(|special| texts.iter().any(|text| text.contains(special))).collect();
@@ -368,12 +369,12 @@ fn system_clock() -> i64 {
 
 /// Rendered text, up to the size limit.
 #[derive(Default)]
-struct Output {
+struct LimitedOutput {
     bytes: Vec<u8>,
     full: bool,
 }
 
-impl io::Write for Output {
+impl io::Write for LimitedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.full |= self.bytes.len() + bytes.len() > MAX_OUTPUT;
         if self.full {

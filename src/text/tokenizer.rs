@@ -293,7 +293,7 @@ fn added_tokens(config: &[u8]) -> Result<Vec<AddedToken>, String> {
 /// Small parts of the file, and two facts about the large part.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
-struct Parts {
+struct TokenizerParts {
     normalizer: Value,
     pre_tokenizer: Value,
     post_processor: Value,
@@ -362,7 +362,7 @@ impl<'de> Visitor<'de> for Lengths {
 
 /// Rejects parts that make the tokenizers crate panic or allocate without limit. No model of a supported architecture needs them.
 fn check_parts(bytes: &[u8]) -> Result<(), String> {
-    let parts: Parts = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let parts: TokenizerParts = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let prefix = parts.model.merges.is_some() && parts.model.continuing_subword_prefix.is_some_and(|p| !p.is_empty());
     let too_long = parts.model.merges.iter().flatten().any(|merge| merge.0 > parts.model.vocab.0);
     let rules = [

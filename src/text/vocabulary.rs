@@ -44,7 +44,7 @@ const USER_DEFINED: f64 = 4.0;
 const BYTE: f64 = 6.0;
 
 /// Rule by which a byte-level vocabulary splits text.
-struct Split {
+struct TextSplit {
     /// `true`: characters are composed first (NFC).
     composes: bool,
     /// Patterns, each applied to the pieces that the previous one left.
@@ -55,7 +55,7 @@ struct Split {
     whole: bool,
 }
 
-impl Split {
+impl TextSplit {
     /// Returns the rule with this name, based on `llm_tokenizer_bpe` of llama.cpp and the models' `tokenizer.json`; `None` if the name is
     /// unknown.
     fn named(pre: &str) -> Option<Self> {
@@ -126,7 +126,7 @@ impl Vocabulary<'_> {
             "deepseek-coder",
             "deepseek-v3",
         ];
-        kinds.into_iter().filter(move |kind| Split::named(kind).is_some_and(|split| split.whole == whole))
+        kinds.into_iter().filter(move |kind| TextSplit::named(kind).is_some_and(|split| split.whole == whole))
     }
 
     /// Builds the tokenizer. `file` is the file's name in error messages.
@@ -187,7 +187,7 @@ impl Vocabulary<'_> {
     }
 
     fn byte_level(&self) -> Result<(Value, Merges, bool), String> {
-        let Some(Split { composes, mut patterns, gpt2, whole }) = Split::named(self.pre) else {
+        let Some(TextSplit { composes, mut patterns, gpt2, whole }) = TextSplit::named(self.pre) else {
             // Without it llama.cpp guesses, and warns that output becomes worse.
             return Err(format!("tokenizer.ggml.pre: {:?} is not supported: it says how text is split", self.pre));
         };

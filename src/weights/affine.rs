@@ -2,7 +2,7 @@
 
 use super::dtype::{Affine, Dtype, Float};
 use super::source::broken;
-use super::{Place, Stored, Tensor, tensor_of};
+use super::{FilePlace, Stored, Tensor, tensor_of};
 use crate::error::{Error, Result, WeightsRule};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
 }
 
 fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group_size: u8) -> Result<Tensor> {
-    let Some(Stored::Words { place: Place { file, range }, shape }) = tensors.get(names[0]) else {
+    let Some(Stored::Words { place: FilePlace { file, range }, shape }) = tensors.get(names[0]) else {
         return tensor_of(tensors.get(names[0]), names[0], "").cloned();
     };
     let part = |name: &String| tensor_of(tensors.get(name), name, file);
@@ -103,7 +103,7 @@ fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group
         let rule = WeightsRule::AffineMismatch { tensor: names[0].clone(), bits, group_size };
         return Err(broken(file, rule));
     };
-    let place = |tensor: &Tensor| Place { file: tensor.file.clone(), range: tensor.range.clone() };
+    let place = |tensor: &Tensor| FilePlace { file: tensor.file.clone(), range: tensor.range.clone() };
     Ok(Tensor {
         file: file.clone(),
         dtype: Dtype::Affine(Affine { bits, group_size, scales: floats }),

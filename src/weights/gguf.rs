@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
 use super::dtype::Dtype;
-use super::metadata::{Metadata, Reader, Stop};
+use super::metadata::{Metadata, MetadataReader, Stop};
 use super::{MAX_DIMS, MAX_TENSORS, Stored, Tensor, check_name, quote};
 use crate::error::WeightsRule;
 
@@ -18,7 +18,7 @@ const MAX_KEYS: u64 = 4096;
 const ALIGNMENT: u64 = 32;
 
 /// Contents of a header.
-pub(super) struct Header {
+pub(super) struct GgufHeader {
     pub metadata: Metadata,
     pub tensors: BTreeMap<String, Stored>,
 }
@@ -69,8 +69,8 @@ pub(super) const TYPES: [&str; 41] = [
 ];
 
 /// Parses the header of a file of `size` bytes from the file's first bytes. Only this function decides whether a file is valid.
-pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop> {
-    let mut reader = Reader::new(bytes, size);
+pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<GgufHeader, Stop> {
+    let mut reader = MetadataReader::new(bytes, size);
     let magic = reader.take(4)?;
     match magic {
         b"GGUF" => {}
@@ -109,17 +109,17 @@ pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop>
     };
     let data = (reader.at as u64).next_multiple_of(alignment);
     let tensors = place(file, infos, alignment, data, size)?;
-    Ok(Header { metadata, tensors })
+    Ok(GgufHeader { metadata, tensors })
 }
 
 /// Name of a part of a split file: `NAME-00001-of-00003.gguf`.
 #[derive(Clone, Copy)]
-pub(crate) struct Split<'a> {
+pub(crate) struct SplitFile<'a> {
     name: &'a str,
     pub parts: u64,
 }
 
-impl<'a> Split<'a> {
+impl<'a> SplitFile<'a> {
     /// Parses a file name; `None` if it is not the name of a part.
     pub fn of(file: &'a str) -> Option<Self> {
         let (rest, parts) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
@@ -145,13 +145,13 @@ pub(super) fn parts(metadata: &Metadata, number: u64) -> Result<u64, WeightsRule
 }
 
 /// Tensor as described by the header.
-struct Info {
+struct GgufInfo {
     shape: Vec<u64>,
     kind: u32,
     offset: u64,
 }
 
-fn info(reader: &mut Reader) -> Result<(String, Info), Stop> {
+fn info(reader: &mut MetadataReader) -> Result<(String, GgufInfo), Stop> {
     let name = reader.text()?;
     check_name(name)?;
     let dims = reader.u32()?;
@@ -161,14 +161,14 @@ fn info(reader: &mut Reader) -> Result<(String, Info), Stop> {
     let mut shape = (0..dims).map(|_| reader.u64()).collect::<Result<Vec<_>, _>>()?;
     // The file lists the innermost dimension first.
     shape.reverse();
-    Ok((name.to_owned(), Info { shape, kind: reader.u32()?, offset: reader.u64()? }))
+    Ok((name.to_owned(), GgufInfo { shape, kind: reader.u32()?, offset: reader.u64()? }))
 }
 
 /// Returns all tensors. Each must be inside the file, and together they may neither overlap nor leave gaps, so no data can be hidden in the
 /// file. A tensor of an unknown type has an unknown length, so a gap after it is not detected.
 fn place(
     file: &str,
-    mut infos: Vec<(String, Info)>,
+    mut infos: Vec<(String, GgufInfo)>,
     alignment: u64,
     data: u64,
     size: u64,
@@ -178,7 +178,7 @@ fn place(
     let mut covered = Some(data);
     let mut end = data;
     let mut other = String::new();
-    for (name, Info { shape, kind, offset }) in infos {
+    for (name, GgufInfo { shape, kind, offset }) in infos {
         let tensor = || name.clone();
         if tensors.contains_key(&name) {
             return Err(WeightsRule::DuplicateTensor { tensor: name });

@@ -31,12 +31,12 @@ impl From<WeightsRule> for Stop {
 #[derive(Debug)]
 pub struct Metadata {
     pub(super) bytes: Vec<u8>,
-    pub(super) values: BTreeMap<String, Field>,
+    pub(super) values: BTreeMap<String, MetadataField>,
 }
 
 /// Position of a value in the header.
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct MetadataField {
     kind: u32,
     range: Range<usize>,
 }
@@ -70,13 +70,13 @@ impl Metadata {
         self.values.iter().map(move |(key, field)| (key.as_str(), field.kind, value(&field.range)))
     }
 
-    fn find(&self, key: &str) -> Option<(u32, Reader<'_>)> {
-        let Field { kind, range } = self.values.get(key)?;
+    fn find(&self, key: &str) -> Option<(u32, MetadataReader<'_>)> {
+        let MetadataField { kind, range } = self.values.get(key)?;
         let bytes = self.bytes.get(range.clone())?;
-        Some((*kind, Reader { bytes, at: 0, size: bytes.len() as u64 }))
+        Some((*kind, MetadataReader { bytes, at: 0, size: bytes.len() as u64 }))
     }
 
-    fn array(&self, key: &str, mut is_wanted: impl FnMut(u32) -> bool) -> Option<(usize, Reader<'_>)> {
+    fn array(&self, key: &str, mut is_wanted: impl FnMut(u32) -> bool) -> Option<(usize, MetadataReader<'_>)> {
         let (ARRAY, mut reader) = self.find(key)? else { return None };
         let kind = reader.u32().ok()?;
         let count = reader.u64().ok()?;
@@ -101,7 +101,7 @@ fn value_size(kind: u32) -> Result<Option<u64>, String> {
 }
 
 /// Reader of a header.
-pub(super) struct Reader<'a> {
+pub(super) struct MetadataReader<'a> {
     /// First bytes of the file, or all bytes of a value.
     bytes: &'a [u8],
     pub at: usize,
@@ -109,7 +109,7 @@ pub(super) struct Reader<'a> {
     size: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MetadataReader<'a> {
     /// Starts at the beginning of a file of `size` bytes.
     pub fn new(bytes: &'a [u8], size: u64) -> Self {
         Self { bytes, at: 0, size }
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.take(bytes)?).map_err(|_| WeightsRule::HeaderNotUtf8.into())
     }
 
-    pub fn key(&mut self) -> Result<(String, Field), Stop> {
+    pub fn key(&mut self) -> Result<(String, MetadataField), Stop> {
         let key = self.text()?;
         check_name(key)?;
         let kind = self.u32()?;
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
             Ok(stop) => stop,
             Err(reason) => WeightsRule::BadValue { key: key.to_owned(), reason }.into(),
         })?;
-        Ok((key.to_owned(), Field { kind, range: start..self.at }))
+        Ok((key.to_owned(), MetadataField { kind, range: start..self.at }))
     }
 
     /// Skips a value and checks it. `Err(Err(reason))`: the value itself is invalid.

@@ -23,14 +23,14 @@ use crate::error::{Error, Result, WeightsRule};
 pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::format::{Codes, Format, Row, Scales, TOGETHER, UNIT, interleave, pack_row};
-pub(crate) use self::gguf::Split;
+pub(crate) use self::gguf::SplitFile;
 pub use self::metadata::Metadata;
 pub use self::narrow::narrow;
 pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
-pub use self::source::{Memory, Reading, Source, read_small};
-pub use self::widen::{Coded, coded, widen};
+pub use self::source::{InMemory, Reading, Source, read_small};
+pub use self::widen::{CodedBlock, coded, widen};
 
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
@@ -62,12 +62,12 @@ pub struct Tensor {
     /// Byte range in the file.
     pub range: Range<u64>,
     /// Scales and biases of [`Dtype::Affine`], one of each per group. `file` and `range` then refer to the codes.
-    pub scales: Option<Box<[Place; 2]>>,
+    pub scales: Option<Box<[FilePlace; 2]>>,
 }
 
 /// Byte range of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FilePlace {
     /// File name in the model's folder.
     pub file: String,
     /// Byte range in the file.
@@ -105,7 +105,7 @@ enum Stored {
     Usable(Tensor),
     /// 32-bit words, which only a [`Quantization`] interprets as codes.
     Words {
-        place: Place,
+        place: FilePlace,
         shape: Vec<u64>,
     },
     /// Masks, rotary caches and other unsupported types, which are ignored unless the model requests them.
@@ -119,7 +119,7 @@ impl Stored {
     fn file(&self) -> &str {
         match self {
             Self::Usable(Tensor { file, .. })
-            | Self::Words { place: Place { file, .. }, .. }
+            | Self::Words { place: FilePlace { file, .. }, .. }
             | Self::Other { file, .. } => file,
         }
     }
@@ -186,7 +186,7 @@ impl<S: Source> Weights<S> {
             let safetensors::Entry { dtype, shape, range } = entry;
             let stored = match usable(dtype) {
                 Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range, scales: None }),
-                None if dtype == ::safetensors::Dtype::U32 => Stored::Words { place: Place { file, range }, shape },
+                None if dtype == ::safetensors::Dtype::U32 => Stored::Words { place: FilePlace { file, range }, shape },
                 None => Stored::Other { file, dtype: dtype.to_string() },
             };
             self.add(name, stored).map_err(refuse)?;
@@ -221,7 +221,7 @@ impl<S: Source> Weights<S> {
     /// Opens the GGUF file `file`, or all parts if its name is like `NAME-00001-of-0000N.gguf`. Reads and checks headers only. Returns the
     /// metadata of the first part.
     pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
-        let split = Split::of(file);
+        let split = SplitFile::of(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
         let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
         let metadata = weights.add_gguf(&first).await?;
@@ -371,7 +371,7 @@ impl<S: Source> Weights<S> {
     }
 
     /// Reads rows of an affine tensor as blocks: each group's scale and bias, then its codes.
-    async fn groups(&self, tensor: &Tensor, [scales, biases]: &[Place; 2], rows: &Range<u64>) -> Result<Vec<u8>> {
+    async fn groups(&self, tensor: &Tensor, [scales, biases]: &[FilePlace; 2], rows: &Range<u64>) -> Result<Vec<u8>> {
         let Block { elements, bytes } = tensor.dtype.block();
         let groups = tensor.row_elements() / elements as u64;
         let (_, floats) = tensor.dtype.floats();

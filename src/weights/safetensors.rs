@@ -76,7 +76,7 @@ fn is_shard_name(name: &str) -> bool {
 }
 
 /// Checks the type, shape and position of one tensor. `data` is the range of the data in the file.
-fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule> {
+fn check(name: &str, info: TensorInfo, data: &Range<u64>) -> Result<Entry, WeightsRule> {
     let tensor = name.to_owned();
     let Some((dtype, size)) = parse_dtype(&info.dtype) else {
         return Err(WeightsRule::UnknownDtype { tensor, dtype: quote(&info.dtype) });
@@ -137,7 +137,7 @@ fn check_cover(entries: &[(String, Entry)], data: &Range<u64>) -> Result<(), Wei
 }
 
 /// Parses the header as JSON and checks types of values and that names are allowed and unique, but not the numbers.
-fn read_entries(header: &[u8]) -> Result<BTreeMap<String, Info>, WeightsRule> {
+fn read_entries(header: &[u8]) -> Result<BTreeMap<String, TensorInfo>, WeightsRule> {
     if header.first() != Some(&b'{') {
         return Err(WeightsRule::HeaderNotObject);
     }
@@ -163,7 +163,7 @@ const METADATA: &str = "__metadata__";
 /// Reads the header's object key by key. Serde's maps would silently keep the last of two equal keys.
 #[derive(Default)]
 struct HeaderReader {
-    entries: BTreeMap<String, Info>,
+    entries: BTreeMap<String, TensorInfo>,
     /// Key whose value is being read, for error messages.
     current: Option<String>,
     /// Rule that was broken if we raised the error. Serde's errors carry only text.
@@ -224,7 +224,7 @@ impl<'de> Visitor<'de> for &mut HeaderReader {
 /// and it accepts unknown fields and arrays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Info {
+struct TensorInfo {
     dtype: String,
     shape: Numbers,
     data_offsets: Numbers,

@@ -184,12 +184,12 @@ impl Source for Folder {
 
 /// Files in memory.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct InMemory {
     name: String,
     files: Vec<(&'static str, Cow<'static, [u8]>)>,
 }
 
-impl Memory {
+impl InMemory {
     /// Creates a model called `name` from `files`: pairs of a file's name and its bytes.
     pub fn new(name: impl Into<String>, files: impl IntoIterator<Item = (&'static str, Cow<'static, [u8]>)>) -> Self {
         Self { name: name.into(), files: files.into_iter().collect() }
@@ -200,7 +200,7 @@ impl Memory {
     }
 }
 
-impl Source for Memory {
+impl Source for InMemory {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         Ok(self.find(file).map(|bytes| bytes.len() as u64))
     }

@@ -12,7 +12,7 @@ pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
         Dtype::F16 => floats(Float::F16, bytes).collect(),
         Dtype::Bf16 => floats(Float::Bf16, bytes).collect(),
         _ => {
-            let Coded { codes, scales, offsets } = coded(dtype, bytes);
+            let CodedBlock { codes, scales, offsets } = coded(dtype, bytes);
             let (group, center) = (dtype.group(), f32::from(dtype.center()));
             let groups = codes.chunks_exact(group).zip(scales.iter().zip(&offsets));
             let values = groups.flat_map(|(codes, (scale, offset))| {
@@ -26,7 +26,7 @@ pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
 /// Quantised weights split into codes, scales and offsets. Weight i is `scale * (code - center) + offset`, with the scale and offset of its
 /// group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Coded {
+pub struct CodedBlock {
     /// One code per weight.
     pub codes: Vec<u8>,
     /// One scale per group.
@@ -36,10 +36,10 @@ pub struct Coded {
 }
 
 /// Splits stored blocks of a quantised type. Bytes after the last whole block are ignored.
-pub fn coded(dtype: Dtype, bytes: &[u8]) -> Coded {
+pub fn coded(dtype: Dtype, bytes: &[u8]) -> CodedBlock {
     let size = dtype.block();
     let weights = bytes.len() / size.bytes * size.elements;
-    let mut coded = Coded { codes: Vec::with_capacity(weights), ..Coded::default() };
+    let mut coded = CodedBlock { codes: Vec::with_capacity(weights), ..CodedBlock::default() };
     bytes.chunks_exact(size.bytes).for_each(|block| coded.push(dtype, block));
     coded
 }
@@ -53,7 +53,7 @@ fn floats(float: Float, bytes: &[u8]) -> impl Iterator<Item = f32> {
     })
 }
 
-impl Coded {
+impl CodedBlock {
     fn push(&mut self, dtype: Dtype, block: &[u8]) {
         let from = self.codes.len();
         self.codes.resize(from + dtype.block().elements, 0);

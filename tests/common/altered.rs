@@ -1,6 +1,6 @@
 //! Models with one altered file.
 
-use foretoken::internals::weights::Memory;
+use foretoken::internals::weights::InMemory;
 use half::{bf16, f16};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -11,16 +11,16 @@ const FILES: [&str; 5] =
     ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
 
 /// Returns a model's folder with one file altered.
-fn altered(folder: &Path, file: &str, alter: impl Fn(Vec<u8>) -> Vec<u8>) -> Memory {
+fn altered(folder: &Path, file: &str, alter: impl Fn(Vec<u8>) -> Vec<u8>) -> InMemory {
     let files = FILES.into_iter().filter_map(|name| {
         let bytes = std::fs::read(folder.join(name)).ok()?;
         Some((name, if name == file { alter(bytes) } else { bytes }.into()))
     });
-    Memory::new(folder.display().to_string(), files)
+    InMemory::new(folder.display().to_string(), files)
 }
 
 /// Sets a value in a JSON file.
-pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> Memory {
+pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> InMemory {
     altered(folder, file, |bytes| {
         let mut json: Value = serde_json::from_slice(&bytes).unwrap();
         json[key] = value.clone();
@@ -29,7 +29,7 @@ pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> Memory
 }
 
 /// Adds a tokenizer with the same number of tokens to a model that has none.
-pub fn with_tokenizer(folder: &Path) -> Memory {
+pub fn with_tokenizer(folder: &Path) -> InMemory {
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let config: Value = serde_json::from_slice(&read("config.json")).unwrap();
     let token = |id: u32| (char::from_u32(0x4e00 + id).unwrap().to_string(), id.into());
@@ -37,14 +37,14 @@ pub fn with_tokenizer(folder: &Path) -> Memory {
     let model = json!({ "type": "BPE", "vocab": vocab, "merges": [] });
     let tokenizer = json!({ "version": "1.0", "added_tokens": [], "model": model }).to_string();
     let files = ["config.json", "model.safetensors"].map(|name| (name, read(name).into()));
-    Memory::new(
+    InMemory::new(
         folder.display().to_string(),
         files.into_iter().chain([("tokenizer.json", tokenizer.into_bytes().into())]),
     )
 }
 
 /// Adds an LM head with the rows of the embedding table, in the order of `rows`.
-pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> Memory {
+pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> InMemory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let table = tensors.tensor("model.embed_tokens.weight").unwrap();
@@ -58,7 +58,7 @@ pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> Memory {
 }
 
 /// Adds an LM head of a type that no model has.
-pub fn with_head_of_integers(folder: &Path) -> Memory {
+pub fn with_head_of_integers(folder: &Path) -> InMemory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let shape = tensors.tensor("model.embed_tokens.weight").unwrap().shape().to_vec();
@@ -70,7 +70,7 @@ pub fn with_head_of_integers(folder: &Path) -> Memory {
 }
 
 /// Makes weights so large that no logit is finite. Weights that are not finite themselves are refused on loading.
-pub fn overflowing(folder: &Path) -> Memory {
+pub fn overflowing(folder: &Path) -> InMemory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let name = "model.layers.0.mlp.down_proj.weight";
@@ -83,7 +83,7 @@ pub fn overflowing(folder: &Path) -> Memory {
 }
 
 /// Converts the model to bf16 with keys larger by `scale`, a power of two, and queries smaller by it: the same function.
-pub fn with_large_keys(folder: &Path, scale: f32) -> Memory {
+pub fn with_large_keys(folder: &Path, scale: f32) -> InMemory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let scaled: Vec<(String, Vec<usize>, Vec<u8>)> = tensors

@@ -12,11 +12,11 @@ pub mod served;
 pub mod small;
 pub mod tokenizers;
 
-use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};
 use foretoken::internals::model::{Blueprint, Capacity};
-use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
+use foretoken::internals::weights::{Dtype, Folder, InMemory, Source, Weights, narrow, widen};
 use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -110,7 +110,7 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
     run(async {
         let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
         let load = async |(blueprint, weights): Loadable<S>| {
-            Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
+            GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
         };
         let target = load(target).await;
         let draft = match draft {
@@ -138,7 +138,7 @@ pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<
 }
 
 /// Rounds the matrices of a safetensors file of floats to a type and stores them as f32. If `is_transposed`, columns are rounded.
-pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights<Memory> {
+pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights<InMemory> {
     let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
     let rounded = tensors.iter().map(|(name, tensor)| {
         let stored = if tensor.dtype() == safetensors::Dtype::F32 { Dtype::F32 } else { Dtype::F16 };
@@ -157,7 +157,7 @@ pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) 
         (name.to_owned(), safetensors::Dtype::F32, tensor.shape().to_vec(), bytes)
     });
     let file = safetensors_file(&rounded.collect::<Vec<_>>());
-    run(Weights::open(Memory::new("rounded", [("model.safetensors", file.into())]))).unwrap()
+    run(Weights::open(InMemory::new("rounded", [("model.safetensors", file.into())]))).unwrap()
 }
 
 /// A case of Hugging Face transformers: prompt, logits after each prompt token, greedy continuation.

@@ -3,10 +3,10 @@
 use crate::blocks::random_weights;
 use crate::lab::Random;
 use crate::{capacity, run, safetensors_file};
-use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::{Blueprint, ModelSpec, parse_config};
-use foretoken::internals::weights::{Affine, Dtype, Memory, Quantization, Weights, widen};
+use foretoken::internals::weights::{Affine, Dtype, InMemory, Quantization, Weights, widen};
 use foretoken::{ArithmeticChoice, WeightDtype};
 use serde_json::json;
 use std::rc::Rc;
@@ -63,7 +63,7 @@ impl Small {
     }
 
     /// Returns the tensors, read from a file of the format that has their types.
-    pub fn weights(&self) -> Weights<Memory> {
+    pub fn weights(&self) -> Weights<InMemory> {
         let affine = |(_, _, dtype, _): &(String, Vec<usize>, Dtype, Vec<u8>)| match dtype {
             Dtype::Affine(affine) => Some(*affine),
             _ => None,
@@ -71,14 +71,14 @@ impl Small {
         match self.tensors.iter().find_map(affine) {
             Some(affine) => self.mlx(affine),
             None => {
-                let memory = Memory::new("small", [("m.gguf", self.file().into())]);
+                let memory = InMemory::new("small", [("m.gguf", self.file().into())]);
                 run(Weights::open_gguf(memory, "m.gguf")).unwrap().0
             }
         }
     }
 
     /// Reads the tensors from a file in MLX's layout, where all quantised matrices have this type.
-    fn mlx(&self, Affine { bits, group_size, .. }: Affine) -> Weights<Memory> {
+    fn mlx(&self, Affine { bits, group_size, .. }: Affine) -> Weights<InMemory> {
         use safetensors::Dtype::{BF16, F16, F32, U32};
         let mut tensors = Vec::new();
         for (name, shape, dtype, bytes) in &self.tensors {
@@ -103,7 +103,7 @@ impl Small {
         }
         let file = safetensors_file(&tensors);
         let config = json!({ "quantization": { "bits": bits, "group_size": group_size } }).to_string();
-        let mut weights = run(Weights::open(Memory::new("small", [("model.safetensors", file.into())]))).unwrap();
+        let mut weights = run(Weights::open(InMemory::new("small", [("model.safetensors", file.into())]))).unwrap();
         weights.join(&Quantization::parse(config.as_bytes()).unwrap().unwrap()).unwrap();
         weights
     }
@@ -140,7 +140,7 @@ impl Small {
             let blueprint = Blueprint { arithmetic, ..blueprint };
             let buffers = RoundBuffers::new(gpu, &blueprint.capacity, Self::VOCAB).unwrap();
             let mut bytes = 0;
-            let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
+            let model = GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
             (GpuBackend::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
         })
     }

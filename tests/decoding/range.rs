@@ -5,14 +5,14 @@ use common::{gpu, path, run};
 use foretoken::internals::backend::Device;
 use foretoken::internals::backend::cpu::Processor;
 use foretoken::internals::session::Session;
-use foretoken::internals::weights::Memory;
+use foretoken::internals::weights::InMemory;
 use foretoken::{Error, GenerateOptions, KvDtype, LoadOptions, Prompt, Result};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-fn generate(device: &Device, source: Memory, kv_dtype: Option<KvDtype>) -> Result<Vec<u32>> {
+fn generate(device: &Device, source: InMemory, kv_dtype: Option<KvDtype>) -> Result<Vec<u32>> {
     let load = LoadOptions::new().max_context(128).kv_dtype(kv_dtype);
-    let mut session = run(Session::load(device.clone(), source, None::<Memory>, &load, &mut |_, _| ()))?;
+    let mut session = run(Session::load(device.clone(), source, None::<InMemory>, &load, &mut |_, _| ()))?;
     let prompt = Prompt::Text("Once upon a time there was a king.".into());
     let options = GenerateOptions::new().max_new_tokens(24);
     Ok(run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())))?.token_ids)

@@ -382,7 +382,7 @@ mod tuner {
 }
 
 mod drafting {
-    use foretoken::internals::target::{Drafting, Plan, Translate};
+    use foretoken::internals::target::{DraftPlan, Drafting, Translate};
 
     /// Translates to a draft model that has each target token twice. A text that ends in 9 ends inside a character.
     struct Twice;
@@ -414,7 +414,7 @@ mod drafting {
         drafting.has_read(7);
         assert_eq!(drafting.missed(&cached, 1).unwrap(), (15, vec![]));
         let tokens = [&cached[15..], &[1]].concat();
-        assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), Some(Plan { tokens, position: 30, steps: 4 }));
+        assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), Some(DraftPlan { tokens, position: 30, steps: 4 }));
         // The draft model wrote four tokens and read three of them.
         assert_eq!(drafting.wrote(30, vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
         assert_eq!(drafting.read(), 34);
@@ -446,7 +446,7 @@ mod drafting {
         let mut drafting = Drafting::new(8, 64);
         drafting.translate_by(Box::new(Twice));
         let plan = drafting.plan(&[1, 2], 3, [6, 2]).unwrap().unwrap();
-        assert_eq!(plan, Plan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6 });
+        assert_eq!(plan, DraftPlan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6 });
         // Tokens without room in the target are cut. The draft model has not read its last token.
         assert_eq!(drafting.wrote(5, vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
         let plan = drafting.plan(&[1, 2, 3, 4, 5], 6, [1, 2]).unwrap().unwrap();

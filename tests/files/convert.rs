@@ -5,7 +5,7 @@ use common::tokenizers::{Random, byte_fallback, file};
 use common::{Golden, goldens, path, run};
 use foretoken::internals::checkpoint;
 use foretoken::internals::reference::Model;
-use foretoken::internals::text::{Chat, Tokenizer};
+use foretoken::internals::text::{ChatInput, Tokenizer};
 use foretoken::internals::weights::{Dtype, Folder};
 use foretoken::{KvDtype, Message};
 use serde_json::{Value, json};
@@ -204,8 +204,9 @@ fn chat_templates_keep_their_names() {
             let messages = [Message::new("user", "hi")];
             let entries = [json!({ "title": "a" }).as_object().unwrap().clone()];
             let chats = [(&[][..], &[][..]), (&entries, &[]), (&[], &entries)];
-            let rendered = chats
-                .map(|(tools, documents)| template.render(&Chat { tools, documents, ..Chat::new(&messages) }).unwrap());
+            let rendered = chats.map(|(tools, documents)| {
+                template.render(&ChatInput { tools, documents, ..ChatInput::new(&messages) }).unwrap()
+            });
             assert_eq!(rendered, [0, 1, 2].map(|at| format!("{}hi{}", wanted[at], ["", "!", "!"][at])), "{name}");
         }
     }

@@ -4,7 +4,7 @@ use common::gguf::{ARRAY, BOOL, F32, File, I32, TEXT, U8, U16, U32, U64, array, 
 use foretoken::internals::checkpoint::{self, Checkpoint};
 use foretoken::internals::model::{ModelSpec, Residual, RopeScaling};
 use foretoken::internals::text::Vocabulary;
-use foretoken::internals::weights::{Dtype, Memory, Metadata, Source, Weights};
+use foretoken::internals::weights::{Dtype, InMemory, Metadata, Source, Weights};
 use foretoken::{Error, Result, WeightsRule as Rule};
 use pollster::block_on;
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ const PARTS: [&str; 2] = ["model-00001-of-00002.gguf", "model-00002-of-00002.ggu
 
 /// Opens a built file.
 trait Opened {
-    fn open(&self) -> Result<(Weights<Memory>, Metadata)>;
+    fn open(&self) -> Result<(Weights<InMemory>, Metadata)>;
     /// Returns the rule that the file breaks.
     fn rule(&self) -> Rule;
 }
 
 impl Opened for File {
-    fn open(&self) -> Result<(Weights<Memory>, Metadata)> {
+    fn open(&self) -> Result<(Weights<InMemory>, Metadata)> {
         open(&self.bytes())
     }
 
@@ -33,11 +33,11 @@ impl Opened for File {
     }
 }
 
-fn memory(files: &[(&'static str, &[u8])]) -> Memory {
-    Memory::new("test", files.iter().map(|(name, bytes)| (*name, Cow::Owned(bytes.to_vec()))))
+fn memory(files: &[(&'static str, &[u8])]) -> InMemory {
+    InMemory::new("test", files.iter().map(|(name, bytes)| (*name, Cow::Owned(bytes.to_vec()))))
 }
 
-fn open(bytes: &[u8]) -> Result<(Weights<Memory>, Metadata)> {
+fn open(bytes: &[u8]) -> Result<(Weights<InMemory>, Metadata)> {
     block_on(Weights::open_gguf(memory(&[(FILE, bytes)]), FILE))
 }
 
@@ -332,7 +332,7 @@ fn tensors_have_their_shape_type_and_bytes() {
 }
 
 struct Watched {
-    files: Memory,
+    files: InMemory,
     read: Cell<u64>,
 }
 
@@ -406,7 +406,7 @@ fn described(
     numbers: &[(&str, u32)],
     tensors: &[&str],
     more: impl Fn(File) -> File,
-) -> Box<dyn Checkpoint<Memory>> {
+) -> Box<dyn Checkpoint<InMemory>> {
     let sizes =
         [("context_length", 512), ("block_count", 12), ("feed_forward_length", 96), ("attention.head_count", 4)];
     let mut file = File::default().key("general.architecture", TEXT, text(architecture));

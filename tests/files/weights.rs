@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
-use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, read_small, widen};
+use foretoken::internals::weights::{Dtype, Folder, InMemory, Source, Weights, read_small, widen};
 use foretoken::{Error, Result, WeightsRule as Rule};
 use half::{bf16, f16};
 use pollster::block_on;
@@ -30,15 +30,15 @@ fn header(entries: &[String]) -> String {
     format!("{{{}}}", entries.join(","))
 }
 
-fn memory(files: &[(&'static str, &[u8])]) -> Memory {
-    Memory::new("test", files.iter().map(|(name, bytes)| (*name, Cow::Owned(bytes.to_vec()))))
+fn memory(files: &[(&'static str, &[u8])]) -> InMemory {
+    InMemory::new("test", files.iter().map(|(name, bytes)| (*name, Cow::Owned(bytes.to_vec()))))
 }
 
-fn open(bytes: &[u8]) -> Result<Weights<Memory>> {
+fn open(bytes: &[u8]) -> Result<Weights<InMemory>> {
     block_on(Weights::open(memory(&[(SINGLE, bytes)])))
 }
 
-fn open_sharded(index: &str, shards: [&[u8]; 2]) -> Result<Weights<Memory>> {
+fn open_sharded(index: &str, shards: [&[u8]; 2]) -> Result<Weights<InMemory>> {
     block_on(Weights::open(memory(&[(INDEX, index.as_bytes()), (SHARDS[0], shards[0]), (SHARDS[1], shards[1])])))
 }
 
@@ -185,7 +185,7 @@ fn non_finite() {
 #[test]
 fn truncated() {
     /// Reports a longer file than it has, like a file that was truncated after it was opened.
-    struct Cut(Memory);
+    struct Cut(InMemory);
     impl Source for Cut {
         async fn size(&self, file: &str) -> Result<Option<u64>> {
             Ok(self.0.size(file).await?.map(|bytes| bytes + 4))
@@ -648,7 +648,7 @@ fn a_folder_on_disk() {
 
 /// Refuses a read outside its file, so the file's size also bounds each allocation for a read.
 struct Watched {
-    files: Memory,
+    files: InMemory,
     largest: Cell<u64>,
 }
 

@@ -6,7 +6,7 @@ use common::scenario::Scenario;
 use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu::{
-    CpuBackend, Distributed, Matrix, Model, Others, Processor, Question, Rows, Share, Threads, What, Words,
+    CpuBackend, CpuModel, DistributedMatrix, Matrix, MatrixOp, Others, Processor, Question, Rows, Share, Threads, Words,
 };
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex};
 /// Bound on |logit - reference| / max(1, max |reference|).
 const BOUND: f32 = 2e-4;
 
-fn model(folder: &Path, dtype: WeightDtype) -> Model {
+fn model(folder: &Path, dtype: WeightDtype) -> CpuModel {
     let (blueprint, weights) = blueprint_as(folder, capacity(), dtype);
-    run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
+    run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
 }
 
 fn plain(engine: &mut CpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
@@ -230,7 +230,7 @@ impl Threads for Pretended {
 /// Returns the bytes of the first matrix that each other thread has: the answer to an empty push.
 fn held(threads: &Pretended) -> [f64; 2] {
     [0, 1].map(|other| {
-        threads.ask(other, Question::new(What::Push, 0, 0).of(Dtype::F16).words(), &[]);
+        threads.ask(other, Question::new(MatrixOp::Push, 0, 0).of(Dtype::F16).words(), &[]);
         threads.answer(other, &mut [])
     })
 }
@@ -247,7 +247,7 @@ fn rows_that_others_have_give_the_same_products() {
     let (cols, sections) = (256, [(Dtype::Q4_1, 90), (Dtype::F16, 131), (Dtype::Q4_1, 6)]);
     let rows = sections.iter().map(|(_, rows)| rows).sum();
     let mut whole = Matrix::new(cols);
-    let mut shared = Distributed::new(cols, rows, Some(&others));
+    let mut shared = DistributedMatrix::new(cols, rows, Some(&others));
     for (dtype, rows) in sections {
         let bytes = match dtype {
             Dtype::F16 => narrow(Dtype::F16, &numbers(&mut random, rows * cols)).unwrap(),
@@ -275,7 +275,7 @@ fn rows_that_others_have_give_the_same_products() {
     }
     drop(shared);
     assert_eq!(held(&threads), [0.0, 0.0], "the shares are forgotten");
-    for wrong in [[9, 0, 0, 0], Question::new(What::Row, 7, 0).words(), [What::Push as u32, 0, 999, 0]] {
+    for wrong in [[9, 0, 0, 0], Question::new(MatrixOp::Row, 7, 0).words(), [MatrixOp::Push as u32, 0, 999, 0]] {
         let answer = threads.0[0].lock().unwrap().0.answer(wrong, 0, |_| (), |_| ());
         assert_eq!(answer.unwrap_err().code(), "internal", "{wrong:?}");
     }

@@ -7,7 +7,7 @@ use foretoken::internals::checkpoint;
 use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
 use foretoken::internals::reference::Model;
 use foretoken::internals::target::Target;
-use foretoken::internals::weights::Memory;
+use foretoken::internals::weights::InMemory;
 use foretoken::{Error, KvDtype};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
 #[test]
 fn a_head_that_differs_from_the_embedding_is_used_although_the_config_says_otherwise() {
     let prompt = [261, 420, 7, 300];
-    let logits = |source: Memory| {
+    let logits = |source: InMemory| {
         let checkpoint = run(checkpoint::open(source, None)).unwrap();
         let spec = checkpoint.spec();
         let model = run(Model::load(spec.clone(), checkpoint.weights())).unwrap();

@@ -4,7 +4,7 @@ use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
 use foretoken::WeightDtype;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::model::{Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
-use foretoken::internals::weights::{Memory, Weights};
+use foretoken::internals::weights::{InMemory, Weights};
 use half::{bf16, f16};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -175,7 +175,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
             .iter()
             .map(|(name, dtype, shape, bytes)| (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         let file = safetensors::serialize(views, None).unwrap();
-        let weights = run(Weights::open(Memory::new("converted", [("model.safetensors", file.into())]))).unwrap();
+        let weights = run(Weights::open(InMemory::new("converted", [("model.safetensors", file.into())]))).unwrap();
         let keys = metadata(architecture, &spec).as_object().unwrap().clone();
         let ours = spec_of_gguf("converted.gguf", keys).unwrap();
         assert_eq!(ours, ModelSpec { naming: Naming::Gguf, ..spec }, "{architecture}");
@@ -191,12 +191,12 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
 }
 
 /// Returns a golden's tensors with other names.
-fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights<Memory> {
+fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights<InMemory> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let views = tensors.iter().map(|(old, view)| (name(old), view));
     let file = safetensors::serialize(views, None).unwrap();
-    run(Weights::open(Memory::new("renamed", [("model.safetensors", file.into())]))).unwrap()
+    run(Weights::open(InMemory::new("renamed", [("model.safetensors", file.into())]))).unwrap()
 }
 
 /// GPT-2 as published: without its head, which is tied, tensors lack the model's prefix.

@@ -4,11 +4,11 @@ use common::blocks::quantised;
 use common::small::Small;
 use common::{blueprint_as, capacity, difference, engine_of, gpu, gpu_of, path, rounded, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Blueprint;
 use foretoken::internals::target::{Draft, Target, run_round};
-use foretoken::internals::weights::{Affine, Dtype, Float, Memory, Quantization, Weights, narrow, widen};
+use foretoken::internals::weights::{Affine, Dtype, Float, InMemory, Quantization, Weights, narrow, widen};
 use foretoken::{Arithmetic, ArithmeticChoice, Error, WeightDtype, WeightsRule as Rule};
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -97,7 +97,7 @@ fn affine_types_widen_as_mlx_does() {
 fn open(
     tensors: &[(&str, safetensors::Dtype, usize, &[usize])],
     quantization: Value,
-) -> foretoken::Result<Weights<Memory>> {
+) -> foretoken::Result<Weights<InMemory>> {
     let zeros = vec![0; 1 << 16];
     let view = |dtype, size, shape: &[usize]| {
         TensorView::new(dtype, shape.to_vec(), &zeros[..size * shape.iter().product::<usize>()]).unwrap()
@@ -105,13 +105,18 @@ fn open(
     let views = tensors.iter().map(|(name, dtype, size, shape)| (*name, view(*dtype, *size, shape)));
     let file = safetensors::serialize(views, None).unwrap();
     let config = json!({ "quantization": quantization }).to_string();
-    let mut weights = run(Weights::open(Memory::new("m", [("model.safetensors", file.into())])))?;
+    let mut weights = run(Weights::open(InMemory::new("m", [("model.safetensors", file.into())])))?;
     weights.join(&Quantization::parse(config.as_bytes())?.unwrap())?;
     Ok(weights)
 }
 
 /// Opens a module of 3 rows of 128 weights of 4 bits in groups of 64, with one of its three tensors replaced.
-fn module(part: usize, dtype: safetensors::Dtype, size: usize, shape: &[usize]) -> foretoken::Result<Weights<Memory>> {
+fn module(
+    part: usize,
+    dtype: safetensors::Dtype,
+    size: usize,
+    shape: &[usize],
+) -> foretoken::Result<Weights<InMemory>> {
     use safetensors::Dtype::{BF16, U32};
     let mut tensors: [(&str, _, _, &[usize]); 3] =
         [("a.weight", U32, 4, &[3, 16]), ("a.scales", BF16, 2, &[3, 2]), ("a.biases", BF16, 2, &[3, 2])];
@@ -330,13 +335,13 @@ fn too_large_for() {
     let mut large = Small::new([Dtype::Q8_0; 9]).widened();
     large.tensors[1].3[..4].copy_from_slice(&1e6f32.to_le_bytes());
     for (wanted, dtype) in [(WeightDtype::F16, "F16"), (WeightDtype::Q4, "Q4_1")] {
-        let memory = Memory::new("large", [("m.gguf", large.file().into())]);
+        let memory = InMemory::new("large", [("m.gguf", large.file().into())]);
         let error = run(async {
             let (weights, _) = Weights::open_gguf(memory, "m.gguf").await.unwrap();
             let blueprint = Blueprint::new(large.spec.clone(), &weights, capacity(), wanted).unwrap();
             let gpu = gpu();
             let buffers = RoundBuffers::new(&gpu, &blueprint.capacity, Small::VOCAB).unwrap();
-            Model::load(&gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.err().unwrap()
+            GpuModel::load(&gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.err().unwrap()
         });
         let Error::BadWeights { rule, .. } = error else { panic!("{error}") };
         assert_eq!(rule, Rule::TooLargeFor { tensor: large.tensors[1].0.clone(), dtype });
@@ -348,7 +353,7 @@ fn row_not_whole_blocks() {
     let mut small = Small::new([Dtype::Q8_0; 9]);
     // Three blocks in all, but one and a half per row.
     (small.tensors[1].1, small.tensors[1].3) = (vec![2, 48], vec![0; 102]);
-    let memory = Memory::new("small", [("m.gguf", small.file().into())]);
+    let memory = InMemory::new("small", [("m.gguf", small.file().into())]);
     let Err(Error::BadWeights { rule, .. }) = run(Weights::open_gguf(memory, "m.gguf")) else {
         panic!("it is accepted")
     };

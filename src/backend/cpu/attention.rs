@@ -17,7 +17,7 @@ const AT_A_TIME: usize = 64;
 
 /// Dimensions and rules of a layer.
 #[derive(Debug, Clone, Copy)]
-pub struct Heads {
+pub struct LayerHeads {
     /// Query heads.
     pub heads: usize,
     /// Key and value heads; consecutive query heads share one.
@@ -35,7 +35,7 @@ pub struct Heads {
 /// Keys and values of a layer [positions, head_dim] for each KV head.
 #[derive(Clone)]
 pub struct Cache {
-    heads: Heads,
+    heads: LayerHeads,
     k: Vec<Floats>,
     v: Vec<Floats>,
     positions: usize,
@@ -44,7 +44,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn new(heads: Heads, dtype: KvDtype) -> Self {
+    pub fn new(heads: LayerHeads, dtype: KvDtype) -> Self {
         let float = match dtype {
             KvDtype::F32 => Float::F32,
             KvDtype::F16 => Float::F16,
@@ -101,7 +101,7 @@ impl Cache {
     /// Takes projections of the next positions [rows, heads + 2 kv_heads, head_dim]. Rotates q and k by `table`
     /// [positions, rotary / 2, 2] of (cos, sin), appends k and v, and returns q [rows, heads, head_dim].
     pub fn append(&mut self, mut qkv: Rows, table: &[f32]) -> Rows {
-        let Heads { heads, kv_heads, head_dim, rotary, .. } = self.heads;
+        let LayerHeads { heads, kv_heads, head_dim, rotary, .. } = self.heads;
         let mut q = Rows::new(qkv.len(), heads * head_dim);
         for row in 0..qkv.len() {
             let values = qkv.row_mut(row);
@@ -124,7 +124,7 @@ impl Cache {
 
     /// Computes softmax attention of q [rows, heads, head_dim] at the last positions: [rows, heads, head_dim].
     pub fn attend(&self, q: &Rows) -> Rows {
-        let Heads { heads, kv_heads, head_dim, .. } = self.heads;
+        let LayerHeads { heads, kv_heads, head_dim, .. } = self.heads;
         let group = heads / kv_heads * head_dim;
         let before = self.positions - q.len();
         let mut attended = vec![0f32; q.len() * q.width];
@@ -168,7 +168,7 @@ impl Cache {
 
 /// Rows from a position on that share a pass over one KV head.
 struct Together<'a> {
-    heads: &'a Heads,
+    heads: &'a LayerHeads,
     v: &'a Floats,
     position: usize,
     rows: usize,
@@ -190,7 +190,7 @@ impl WithSimd for Together<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Heads { head_dim, scale, .. } = *self.heads;
+        let LayerHeads { head_dim, scale, .. } = *self.heads;
         let (width, queries) = (stride(head_dim), self.out.len() / head_dim);
         // Positions are padded to a multiple of four.
         let (start, count) = (self.seen(0).start, self.products.len() / queries * 4);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_score_that_is_not_finite_is_never_dropped() {
         const DIM: usize = 8;
-        let heads = Heads { heads: 1, kv_heads: 1, head_dim: DIM, rotary: 0, window: 64, scale: 1.0 };
+        let heads = LayerHeads { heads: 1, kv_heads: 1, head_dim: DIM, rotary: 0, window: 64, scale: 1.0 };
         for sign in [1.0, -1.0] {
             for broken in [None, Some(0), Some(3), Some(16)] {
                 let mut cache = Cache::new(heads, KvDtype::F16);

@@ -2,7 +2,7 @@
 
 use super::attention::Cache;
 use super::engine::CpuBackend;
-use super::model::Model;
+use super::model::CpuModel;
 use crate::backend::{Backend, LocalModel, Snapshot};
 use crate::constraint::Shared;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use std::any::Any;
 
 /// Copies of a cache per layer, for target and draft model.
-type Copies = [Vec<Cache>; 2];
+type CacheCopies = [Vec<Cache>; 2];
 
 #[async_trait(?Send)]
 impl Backend for CpuBackend {
@@ -74,8 +74,9 @@ impl Backend for CpuBackend {
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
-        let copy =
-            |model: &mut Model, positions| model.caches().iter().map(|cache| cache.copy(positions)).collect::<Vec<_>>();
+        let copy = |model: &mut CpuModel, positions| {
+            model.caches().iter().map(|cache| cache.copy(positions)).collect::<Vec<_>>()
+        };
         let target = copy(&mut self.target, self.cached.len());
         let draft = match &mut self.draft {
             Some(draft) if self.drafting.read() > 0 => copy(draft, self.drafting.read()),
@@ -85,7 +86,7 @@ impl Backend for CpuBackend {
     }
 
     async fn restore_kv(&mut self, snapshot: &Snapshot) -> Result<bool> {
-        let Some([target, draft]) = snapshot.kv.downcast_ref::<Copies>() else { return Ok(false) };
+        let Some([target, draft]) = snapshot.kv.downcast_ref::<CacheCopies>() else { return Ok(false) };
         self.target.caches().clone_from(target);
         if let (Some(model), false) = (&mut self.draft, draft.is_empty()) {
             model.caches().clone_from(draft);
@@ -100,7 +101,7 @@ impl Backend for CpuBackend {
 }
 
 /// Describes a model with `cached` tokens in its cache.
-fn about(model: &Model, cached: usize) -> LocalModel<'_> {
+fn about(model: &CpuModel, cached: usize) -> LocalModel<'_> {
     LocalModel {
         spec: model.spec(),
         arithmetic: model.arithmetic(),

@@ -1,6 +1,6 @@
 //! A target and an optional draft model on the CPU. A round is computed when its result is awaited.
 
-use super::model::Model;
+use super::model::CpuModel;
 use super::parts::for_each_part;
 use super::rows::Rows;
 use super::turn::Turn;
@@ -12,8 +12,8 @@ use async_trait::async_trait;
 
 /// Target and optional draft model.
 pub struct CpuBackend {
-    pub(super) target: Model,
-    pub(super) draft: Option<Model>,
+    pub(super) target: CpuModel,
+    pub(super) draft: Option<CpuModel>,
     sampling: Sampling,
     /// Rule for the tokens that may be chosen.
     pub(super) constraint: Option<Shared>,
@@ -26,7 +26,7 @@ pub struct CpuBackend {
 
 impl CpuBackend {
     /// Creates an engine that decodes greedily until [`Target::sample_by`].
-    pub fn new(target: Model, draft: Option<Model>) -> Self {
+    pub fn new(target: CpuModel, draft: Option<CpuModel>) -> Self {
         let capacity = draft.as_ref().map(|model| model.blueprint().capacity);
         let (chunk, context) = capacity.map_or((0, 0), |capacity| (capacity.prefill_chunk, capacity.max_context));
         Self {

@@ -3,7 +3,7 @@
 use super::rows::{Panels, stride};
 #[cfg(target_arch = "wasm32")]
 use super::simd::Halves;
-use super::simd::{Row, Singles, arch, dots, widen_bf16, widen_f16};
+use super::simd::{Singles, StoredRow, arch, dots, widen_bf16, widen_f16};
 use crate::weights::Float;
 use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
@@ -109,7 +109,7 @@ impl Floats {
 
     /// Multiplies rows from `first` on with all of x: [outs / 4, rows, 4]. Outputs past the last row repeat it.
     pub fn multiply(&self, first: usize, x: &Panels<'_>, products: &mut [[f32; 4]], all: bool) {
-        arch().dispatch(Products { floats: self, first, x, products, all });
+        arch().dispatch(FloatProducts { floats: self, first, x, products, all });
     }
 
     fn len(&self) -> usize {
@@ -121,7 +121,7 @@ impl Floats {
     }
 }
 
-struct Products<'a> {
+struct FloatProducts<'a> {
     floats: &'a Floats,
     first: usize,
     x: &'a Panels<'a>,
@@ -129,7 +129,7 @@ struct Products<'a> {
     all: bool,
 }
 
-impl WithSimd for Products<'_> {
+impl WithSimd for FloatProducts<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -176,7 +176,7 @@ pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &
 
 /// Computes products [rows, 4] of four outputs, up to eight at a time, so that each number read is used several times.
 #[inline(always)]
-fn multiply_rows<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [[f32; 4]]) {
+fn multiply_rows<S: Simd, R: StoredRow<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [[f32; 4]]) {
     let [a, b, c, d] = w;
     let mut row = 0;
     while row + 4 <= x.len() {

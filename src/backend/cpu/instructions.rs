@@ -15,7 +15,7 @@ pub use dots::Dots;
 #[cfg(target_arch = "wasm32")]
 use wasm::sums;
 #[cfg(target_arch = "wasm32")]
-pub use wasm::{Pairs, Wasm};
+pub use wasm::{Wasm, WidenedPairs};
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
@@ -24,7 +24,7 @@ pub const BLOCK: usize = 32;
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub struct Activations {
-    codes: Codes,
+    codes: CodeWords,
     scale: f32,
     /// Sums of `scale * code`: over all, the first 16, the last 16.
     sums: [f32; 3],
@@ -35,10 +35,10 @@ pub struct Activations {
 
 /// Words of eight 8-bit codes.
 #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
-type Codes = [i64; BLOCK / 8];
+type CodeWords = [i64; BLOCK / 8];
 /// Words of four 16-bit codes, which need no widening: of each eight, those at even places come first.
 #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
-type Codes = [i64; BLOCK / 4];
+type CodeWords = [i64; BLOCK / 4];
 
 impl Activations {
     #[inline(always)]
@@ -102,7 +102,7 @@ fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
 pub type Nibbles = [u64; 8];
 
 /// 32 signed 8-bit weights of each of four rows. Word 4 i + row holds weights 8 i to 8 i + 7.
-pub type Bytes = [u64; 16];
+pub type ByteWords = [u64; 16];
 
 /// Operations on a block of four rows of weights and N of activations. Weights have G scales and offsets per block.
 pub trait Integers: Copy {
@@ -120,15 +120,15 @@ pub trait Integers: Copy {
         self,
         totals: [Self::Totals; N],
         codes: &Nibbles,
-        weights: Scales<Self::Four, G>,
+        weights: FourScales<Self::Four, G>,
         x: &[Activations; N],
     ) -> [Self::Totals; N];
     /// Does the same for 8-bit codes.
     fn add_bytes<const N: usize, const G: usize>(
         self,
         totals: [Self::Totals; N],
-        codes: &Bytes,
-        weights: Scales<Self::Four, G>,
+        codes: &ByteWords,
+        weights: FourScales<Self::Four, G>,
         x: &[Activations; N],
     ) -> [Self::Totals; N];
     fn total(self, totals: Self::Totals) -> [f32; 4];
@@ -136,7 +136,7 @@ pub trait Integers: Copy {
 
 /// Scales and offsets of the G parts of a block.
 #[derive(Clone, Copy, Zeroable)]
-pub struct Scales<F, const G: usize> {
+pub struct FourScales<F, const G: usize> {
     pub scales: [F; G],
     pub offsets: [F; G],
 }
@@ -150,7 +150,7 @@ impl Plain {
     fn add<const N: usize, const G: usize>(
         mut totals: [[f32; 4]; N],
         weights: [[[i8; 8]; 4]; 4],
-        Scales { scales, offsets }: Scales<[f32; 4], G>,
+        FourScales { scales, offsets }: FourScales<[f32; 4], G>,
         x: &[Activations; N],
     ) -> [[f32; 4]; N] {
         for (totals, x) in totals.iter_mut().zip(x) {
@@ -199,7 +199,7 @@ impl Integers for Plain {
         self,
         totals: [[f32; 4]; N],
         codes: &Nibbles,
-        weights: Scales<[f32; 4], G>,
+        weights: FourScales<[f32; 4], G>,
         x: &[Activations; N],
     ) -> [[f32; 4]; N] {
         let both: [[[u8; 8]; 4]; 2] = bytemuck::cast(*codes);
@@ -218,8 +218,8 @@ impl Integers for Plain {
     fn add_bytes<const N: usize, const G: usize>(
         self,
         totals: [[f32; 4]; N],
-        codes: &Bytes,
-        weights: Scales<[f32; 4], G>,
+        codes: &ByteWords,
+        weights: FourScales<[f32; 4], G>,
         x: &[Activations; N],
     ) -> [[f32; 4]; N] {
         Self::add(totals, bytemuck::cast(*codes), weights, x)

@@ -3,9 +3,9 @@
 
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::instructions::Dots;
-use super::instructions::{Activations, BLOCK, Bytes, Integers, Nibbles, Plain, Scales};
+use super::instructions::{Activations, BLOCK, ByteWords, FourScales, Integers, Nibbles, Plain};
 #[cfg(target_arch = "wasm32")]
-use super::instructions::{Pairs, Wasm};
+use super::instructions::{Wasm, WidenedPairs};
 use super::rows::Rows;
 use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
@@ -32,7 +32,7 @@ fn turns(left: usize) -> usize {
 impl Coded {
     /// Rounds the activations: the largest magnitude of a block becomes 127.
     pub fn new(x: &Rows) -> Self {
-        arch().dispatch(Round(x))
+        arch().dispatch(Rounding(x))
     }
 
     /// Returns the number of rows.
@@ -47,9 +47,9 @@ impl Coded {
     }
 }
 
-struct Round<'a>(&'a Rows);
+struct Rounding<'a>(&'a Rows);
 
-impl WithSimd for Round<'_> {
+impl WithSimd for Rounding<'_> {
     type Output = Coded;
 
     #[inline(always)]
@@ -77,8 +77,8 @@ impl WithSimd for Round<'_> {
 
 /// Four rows of weights, in blocks: each weight is `scale * (code - center) + offset`.
 #[derive(Clone, Copy)]
-pub struct Weights<'a> {
-    pub codes: Codes<'a>,
+pub struct IntegerWeights<'a> {
+    pub codes: FourRows<'a>,
     /// Code of a weight that equals its offset.
     pub center: f32,
     /// Scales of the four rows, one or two per block.
@@ -89,38 +89,38 @@ pub struct Weights<'a> {
 
 /// Codes of four rows, in blocks.
 #[derive(Clone, Copy)]
-pub enum Codes<'a> {
+pub enum FourRows<'a> {
     Nibbles(&'a [Nibbles]),
-    Bytes(&'a [Bytes]),
+    Bytes(&'a [ByteWords]),
 }
 
 /// Multiplies rows of weights, four at a time, with each row of activations: [outs / 4, rows, 4].
-pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [[f32; 4]]) {
+pub fn products<'a>(weights: impl Fn(usize) -> IntegerWeights<'a>, x: &Coded, products: &mut [[f32; 4]]) {
     match arch() {
         #[cfg(target_arch = "x86_64")]
-        Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
+        Arch::V3(simd) => simd.vectorize(IntegerProducts { simd, weights, x, products }),
         #[cfg(target_arch = "x86_64")]
-        Arch::V4(simd) => simd.vectorize(Products { simd: *simd, weights, x, products }),
+        Arch::V4(simd) => simd.vectorize(IntegerProducts { simd: *simd, weights, x, products }),
         #[cfg(target_arch = "wasm32")]
         Arch::Simd128(simd) => {
             #[cfg(target_feature = "relaxed-simd")]
             if let Some(dots) = Dots::new() {
-                return Products { simd: Wasm::new(simd, dots), weights, x, products }.compute();
+                return IntegerProducts { simd: Wasm::new(simd, dots), weights, x, products }.compute();
             }
-            Products { simd: Wasm::new(simd, Pairs), weights, x, products }.compute();
+            IntegerProducts { simd: Wasm::new(simd, WidenedPairs), weights, x, products }.compute();
         }
-        _ => Products { simd: Plain, weights, x, products }.compute(),
+        _ => IntegerProducts { simd: Plain, weights, x, products }.compute(),
     }
 }
 
-struct Products<'a, I, W> {
+struct IntegerProducts<'a, I, W> {
     simd: I,
     weights: W,
     x: &'a Coded,
     products: &'a mut [[f32; 4]],
 }
 
-impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> pulp::NullaryFnOnce for Products<'_, I, W> {
+impl<'w, I: Integers, W: Fn(usize) -> IntegerWeights<'w>> pulp::NullaryFnOnce for IntegerProducts<'_, I, W> {
     type Output = ();
 
     #[inline(always)]
@@ -129,62 +129,62 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> pulp::NullaryFnOnce for Produ
     }
 }
 
-impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
+impl<'w, I: Integers, W: Fn(usize) -> IntegerWeights<'w>> IntegerProducts<'_, I, W> {
     #[inline(always)]
     fn compute(self) {
         let Self { simd, weights, x, products } = self;
         for (four, products) in products.chunks_exact_mut(x.len()).enumerate() {
             let weights = weights(four);
             match weights.codes {
-                Codes::Nibbles(codes) => weights.multiply(simd, codes, x, products),
-                Codes::Bytes(codes) => weights.multiply(simd, codes, x, products),
+                FourRows::Nibbles(codes) => weights.multiply(simd, codes, x, products),
+                FourRows::Bytes(codes) => weights.multiply(simd, codes, x, products),
             }
         }
     }
 }
 
 /// Codes of a block of four rows.
-trait Block {
+trait CodeBlock {
     /// Adds products as [`Integers::add_nibbles`].
     fn add<I: Integers, const N: usize, const G: usize>(
         &self,
         simd: I,
         totals: [I::Totals; N],
-        weights: Scales<I::Four, G>,
+        weights: FourScales<I::Four, G>,
         x: &[Activations; N],
     ) -> [I::Totals; N];
 }
 
-impl Block for Nibbles {
+impl CodeBlock for Nibbles {
     #[inline(always)]
     fn add<I: Integers, const N: usize, const G: usize>(
         &self,
         simd: I,
         totals: [I::Totals; N],
-        weights: Scales<I::Four, G>,
+        weights: FourScales<I::Four, G>,
         x: &[Activations; N],
     ) -> [I::Totals; N] {
         simd.add_nibbles(totals, self, weights, x)
     }
 }
 
-impl Block for Bytes {
+impl CodeBlock for ByteWords {
     #[inline(always)]
     fn add<I: Integers, const N: usize, const G: usize>(
         &self,
         simd: I,
         totals: [I::Totals; N],
-        weights: Scales<I::Four, G>,
+        weights: FourScales<I::Four, G>,
         x: &[Activations; N],
     ) -> [I::Totals; N] {
         simd.add_bytes(totals, self, weights, x)
     }
 }
 
-impl Weights<'_> {
+impl IntegerWeights<'_> {
     /// Computes products [rows, 4] of the four outputs.
     #[inline(always)]
-    fn multiply<I: Integers, B: Block>(self, simd: I, codes: &[B], x: &Coded, products: &mut [[f32; 4]]) {
+    fn multiply<I: Integers, B: CodeBlock>(self, simd: I, codes: &[B], x: &Coded, products: &mut [[f32; 4]]) {
         if self.scales.len() == codes.len() {
             self.grouped::<I, B, 1>(simd, codes, x, products);
         } else {
@@ -193,7 +193,7 @@ impl Weights<'_> {
     }
 
     #[inline(always)]
-    fn grouped<I: Integers, B: Block, const G: usize>(
+    fn grouped<I: Integers, B: CodeBlock, const G: usize>(
         self,
         simd: I,
         codes: &[B],
@@ -214,7 +214,7 @@ impl Weights<'_> {
 
     /// Multiplies N rows with weights that have G scales per block.
     #[inline(always)]
-    fn with_rows<I: Integers, B: Block, const N: usize, const G: usize>(
+    fn with_rows<I: Integers, B: CodeBlock, const N: usize, const G: usize>(
         self,
         simd: I,
         codes: &[B],
@@ -228,7 +228,7 @@ impl Weights<'_> {
         // `[x; N]` would be filled in a loop, and not be kept in registers.
         let mut totals: [I::Totals; N] = Zeroable::zeroed();
         for (at, codes) in codes.iter().enumerate() {
-            let mut weights: Scales<I::Four, G> = Zeroable::zeroed();
+            let mut weights: FourScales<I::Four, G> = Zeroable::zeroed();
             unroll!(part in G => {
                 weights.scales[part] = simd.four(&scales[at][part]);
                 if let Some(offsets) = offsets {
@@ -263,7 +263,8 @@ mod tests {
         };
         let (scales, offsets) = (of_fours(3), of_fours(4));
         let eights: Vec<u64> = bytes.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect();
-        let (nibbles, whole) = (Codes::Nibbles(&eights.as_chunks().0[..blocks]), Codes::Bytes(eights.as_chunks().0));
+        let (nibbles, whole) =
+            (FourRows::Nibbles(&eights.as_chunks().0[..blocks]), FourRows::Bytes(eights.as_chunks().0));
         for (codes, center, groups, has_offsets) in [
             (nibbles, 0.0, 1, true),
             (nibbles, 8.0, 2, false),
@@ -273,7 +274,7 @@ mod tests {
         ] {
             let scales = &scales[..groups * blocks];
             let offsets = has_offsets.then_some(&offsets[..groups * blocks]);
-            let weights = |_| Weights { codes, center, scales, offsets };
+            let weights = |_| IntegerWeights { codes, center, scales, offsets };
             let product = |run: &dyn Fn(&Coded, &mut [[f32; 4]])| {
                 let x = Rows::from_flat(&values, blocks * BLOCK);
                 let mut all = vec![[0f32; 4]; fours * rows];
@@ -289,12 +290,12 @@ mod tests {
                 }
                 all.as_flattened().to_vec()
             };
-            let plain = product(&|x, products| Products { simd: Plain, weights, x, products }.compute());
+            let plain = product(&|x, products| IntegerProducts { simd: Plain, weights, x, products }.compute());
             let largest = plain.iter().fold(0f32, |most, x| most.max(x.abs()));
             let mut others = vec![product(&|x, products| super::products(weights, x, products))];
             #[cfg(target_arch = "x86_64")]
             if let Some(simd) = pulp::x86::V3::try_new() {
-                others.push(product(&|x, products| simd.vectorize(Products { simd, weights, x, products })));
+                others.push(product(&|x, products| simd.vectorize(IntegerProducts { simd, weights, x, products })));
             }
             for other in others {
                 let worst = plain.iter().zip(&other).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));

@@ -2,7 +2,7 @@
 
 use super::floats::{Floats, multiply_four};
 use super::instructions::BLOCK;
-use super::integers::{self, Coded, Codes};
+use super::integers::{self, Coded, FourRows};
 use super::parts::for_each_part;
 use super::rows::{Panels, Rows, stride};
 use super::simd::{LANES, arch, widen_codes};
@@ -27,17 +27,17 @@ pub struct Matrix {
     cols: usize,
     /// Outputs.
     rows: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<RowGroup>,
 }
 
 /// Rows of a matrix stored in the same type.
-struct Piece {
+struct RowGroup {
     rows: Range<usize>,
     dtype: Dtype,
-    stored: Stored,
+    stored: StoredRows,
 }
 
-enum Stored {
+enum StoredRows {
     Floats(Floats),
     Quantised(Quantised),
 }
@@ -45,7 +45,7 @@ enum Stored {
 /// Codes and scales: weight i of a row is `scale * (code - center) + offset`.
 #[derive(Default)]
 struct Quantised {
-    /// `Nibbles` or `Bytes` of `instructions` [rows / 4, blocks of a row, 2 or 4, 4].
+    /// `Nibbles` or `ByteWords` of `instructions` [rows / 4, blocks of a row, 2 or 4, 4].
     codes: Vec<u64>,
     has_nibbles: bool,
     /// Mask that makes 8-bit codes signed; 0: none.
@@ -78,8 +78,8 @@ impl Matrix {
         let fours = rows.div_ceil(4);
         let last = self.pieces.len().saturating_sub(1);
         match &mut self.piece(last, dtype).stored {
-            Stored::Floats(floats) => floats.reserve(rows.saturating_mul(width)),
-            Stored::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
+            StoredRows::Floats(floats) => floats.reserve(rows.saturating_mul(width)),
+            StoredRows::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
                 codes.try_reserve_exact(fours.saturating_mul(if *has_nibbles { width / 4 } else { width / 2 }))?;
                 scales.try_reserve_exact(fours * (width / *group))
             }
@@ -97,8 +97,8 @@ impl Matrix {
             piece.rows = total..total;
         }
         match &mut piece.stored {
-            Stored::Floats(floats) => widen(dtype, bytes).chunks_exact(cols).for_each(|row| floats.push(row)),
-            Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes), piece.rows.len(), cols)?,
+            StoredRows::Floats(floats) => widen(dtype, bytes).chunks_exact(cols).for_each(|row| floats.push(row)),
+            StoredRows::Quantised(quantised) => quantised.push(coded(dtype, bytes), piece.rows.len(), cols)?,
         }
         piece.rows.end += rows;
         self.rows += rows;
@@ -106,10 +106,10 @@ impl Matrix {
     }
 
     /// Returns the next piece of this type from `first` on, or a new one without rows.
-    fn piece(&mut self, first: usize, dtype: Dtype) -> &mut Piece {
+    fn piece(&mut self, first: usize, dtype: Dtype) -> &mut RowGroup {
         let mut pieces = first..self.pieces.len();
         let at = pieces.find(|at| self.pieces[*at].dtype == dtype).unwrap_or_else(|| {
-            self.pieces.push(Piece { rows: 0..0, dtype, stored: Stored::new(dtype) });
+            self.pieces.push(RowGroup { rows: 0..0, dtype, stored: StoredRows::new(dtype) });
             self.pieces.len() - 1
         });
         &mut self.pieces[at]
@@ -117,9 +117,9 @@ impl Matrix {
 
     /// Returns the bytes in memory.
     pub fn bytes(&self) -> u64 {
-        let of = |piece: &Piece| match &piece.stored {
-            Stored::Floats(floats) => floats.bytes(),
-            Stored::Quantised(Quantised { codes, scales, offsets, .. }) => {
+        let of = |piece: &RowGroup| match &piece.stored {
+            StoredRows::Floats(floats) => floats.bytes(),
+            StoredRows::Quantised(Quantised { codes, scales, offsets, .. }) => {
                 8 * codes.len() + 16 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
             }
         };
@@ -141,17 +141,17 @@ impl Matrix {
         let fours = (PORTION / (4 * self.cols * count).max(1)).clamp(1, 64);
         let (mut panels, mut coded) = (None, None);
         let mut y = Rows::new(count, self.rows);
-        for Piece { rows, stored, .. } in &self.pieces {
+        for RowGroup { rows, stored, .. } in &self.pieces {
             // Four outputs of each row, so that threads write to separate memory.
             let mut products = vec![[0f32; 4]; rows.len().div_ceil(4) * count];
             match stored {
-                Stored::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
+                StoredRows::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
                     let coded = coded.get_or_insert_with(|| Coded::new(x));
                     for_each_part(&mut products, fours * count, |part, products| {
                         integers::products(|four| quantised.four(part * fours + four, self.cols), coded, products);
                     });
                 }
-                Stored::Quantised(weights) => {
+                StoredRows::Quantised(weights) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
                     for_each_part(&mut products, fours * count, |part, products| {
                         let first = 4 * fours * part;
@@ -159,7 +159,7 @@ impl Matrix {
                     });
                 }
                 // The reader checked that all are finite.
-                Stored::Floats(floats) => {
+                StoredRows::Floats(floats) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
                     for_each_part(&mut products, fours * count, |part, products| {
                         floats.multiply(4 * fours * part, x, products, false);
@@ -209,7 +209,7 @@ impl WithSimd for Widened<'_> {
     }
 }
 
-impl Stored {
+impl StoredRows {
     fn new(dtype: Dtype) -> Self {
         let float = match dtype {
             Dtype::F32 => Float::F32,
@@ -248,8 +248,8 @@ impl Quantised {
     }
 
     /// Appends rows to the `rows` existing ones.
-    fn push(&mut self, coded: weights::Coded, rows: usize, cols: usize) -> Result<(), TryReserveError> {
-        let weights::Coded { codes, scales, offsets } = coded;
+    fn push(&mut self, coded: weights::CodedBlock, rows: usize, cols: usize) -> Result<(), TryReserveError> {
+        let weights::CodedBlock { codes, scales, offsets } = coded;
         let (blocks, groups) = (cols / BLOCK, cols / self.group);
         let (eights, fours) = (self.eights(), (rows + codes.len() / cols).div_ceil(4));
         self.codes.resize(fours * blocks * eights * 4, 0);
@@ -284,14 +284,14 @@ impl Quantised {
 
     /// Returns four rows, in blocks. Missing rows have scale zero.
     #[inline(always)]
-    fn four(&self, four: usize, cols: usize) -> integers::Weights<'_> {
+    fn four(&self, four: usize, cols: usize) -> integers::IntegerWeights<'_> {
         let (eights, groups) = (cols / BLOCK * self.eights() * 4, cols / self.group);
         let codes = &self.codes[four * eights..][..eights];
         let groups = four * groups..(four + 1) * groups;
-        integers::Weights {
+        integers::IntegerWeights {
             codes: match self.has_nibbles {
-                true => Codes::Nibbles(codes.as_chunks().0),
-                false => Codes::Bytes(codes.as_chunks().0),
+                true => FourRows::Nibbles(codes.as_chunks().0),
+                false => FourRows::Bytes(codes.as_chunks().0),
             },
             center: f32::from(self.center) - if self.signs == 0 { 0.0 } else { 128.0 },
             scales: &self.scales[groups.clone()],

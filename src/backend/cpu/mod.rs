@@ -22,8 +22,8 @@ mod turn;
 
 pub use engine::CpuBackend;
 pub use matrix::Matrix;
-pub use model::Model;
+pub use model::CpuModel;
 pub use processor::Processor;
 pub use rows::Rows;
-pub use share::{Question, Share, What, Words};
-pub use threads::{Distributed, Full, Others, Threads};
+pub use share::{MatrixOp, Question, Share, Words};
+pub use threads::{DistributedMatrix, Full, Others, Threads};

@@ -1,11 +1,11 @@
 //! A model on the CPU: interprets its plan.
 
-use super::attention::{Cache, Heads, TOGETHER};
+use super::attention::{Cache, LayerHeads, TOGETHER};
 use super::parts::threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::processor::Processor;
 use super::rows::{Rows, stride};
-use super::threads::{Distributed, Full};
+use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
     self, Activation, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, Section, Table,
@@ -22,14 +22,14 @@ use std::rc::Rc;
 const PORTION: usize = 4 << 20;
 
 /// Model in the CPU's memory. The KV cache grows with the text.
-pub struct Model {
+pub struct CpuModel {
     processor: Rc<Processor>,
     blueprint: Blueprint,
-    memory: Memory,
+    memory: CpuMemory,
 }
 
-struct Memory {
-    matrices: Vec<Distributed>,
+struct CpuMemory {
+    matrices: Vec<DistributedMatrix>,
     vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
@@ -38,7 +38,7 @@ struct Memory {
 }
 
 /// Activations of a pass.
-struct Pass {
+struct CpuPass {
     residual: Rows,
     normed: Rows,
     query: Rows,
@@ -48,7 +48,7 @@ struct Pass {
     logits: Rows,
 }
 
-impl Model {
+impl CpuModel {
     /// Loads a model's weights. `loaded` is called with the bytes of each portion.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Model {
             let others = processor.others.as_ref();
             // Matrices that are only looked up stay on this thread.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
-            let mut matrix = Distributed::new(matrix.cols, matrix.rows, others);
+            let mut matrix = DistributedMatrix::new(matrix.cols, matrix.rows, others);
             for section in sections {
                 matrix.reserve(section.dtype, section.rows.len()).map_err(full)?;
             }
@@ -108,7 +108,7 @@ impl Model {
         }
         let heads = |layer: usize| {
             let at = &spec.layers[layer];
-            Heads {
+            LayerHeads {
                 heads: spec.num_attention_heads,
                 kv_heads: spec.num_key_value_heads,
                 head_dim: spec.head_dim,
@@ -123,7 +123,7 @@ impl Model {
         Ok(Self {
             processor: processor.clone(),
             blueprint: blueprint.clone(),
-            memory: Memory { matrices, vectors, tables, caches, arithmetic },
+            memory: CpuMemory { matrices, vectors, tables, caches, arithmetic },
         })
     }
 
@@ -156,7 +156,7 @@ impl Model {
     pub fn memory(&self) -> model::Memory {
         let Blueprint { plan, capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
-        let bytes: Vec<u64> = self.memory.matrices.iter().map(Distributed::bytes).collect();
+        let bytes: Vec<u64> = self.memory.matrices.iter().map(DistributedMatrix::bytes).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let vectors = floats(&self.memory.vectors);
         model::Memory {
@@ -182,7 +182,7 @@ impl Model {
     }
 
     /// Runs all layers and, for the wanted rows, the first `steps` operations of the head.
-    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Result<Pass> {
+    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Result<CpuPass> {
         let Self { processor, blueprint, memory } = self;
         let Blueprint { spec, plan, .. } = &*blueprint;
         let positions = position + tokens.len();
@@ -197,7 +197,7 @@ impl Model {
         need_room(ACTIVATIONS, activations(blueprint, tokens.len(), wanted.len(), positions))?;
         let none = Rows::default;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
-        let mut pass = Pass {
+        let mut pass = CpuPass {
             residual,
             normed: none(),
             query: none(),
@@ -234,7 +234,7 @@ fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usi
         });
         stride(widths.max().unwrap_or(0))
     };
-    // 7 of `Pass`; 3 of a product: interleaved inputs, and outputs by output and by row.
+    // 7 of `CpuPass`; 3 of a product: interleaved inputs, and outputs by output and by row.
     let body = (7 + 3) * rows * widest(&plan.body);
     // Choosing a token copies its logits.
     let head = (2 + 3) * wanted * widest(&plan.head);
@@ -250,8 +250,8 @@ fn need_room(what: &str, numbers: usize) -> Result<()> {
     black_box(&mut room).try_reserve_exact(numbers).map_err(full)
 }
 
-impl Memory {
-    fn run(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut Pass) {
+impl CpuMemory {
+    fn run(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
         let Self { matrices, vectors, tables, caches, arithmetic } = self;
         let vector = |id: VectorId| &vectors[id.0][..];
         let table = |layer: usize| spec.layers[layer].rope.map_or(&[][..], |rope| &tables[rope]);

@@ -13,7 +13,7 @@ pub type Words = [u32; 4];
 /// Operation on a matrix.
 #[derive(Debug, Clone, Copy, NoUninit, CheckedBitPattern)]
 #[repr(u32)]
-pub enum What {
+pub enum MatrixOp {
     /// Creation of a matrix with `count` columns and no rows. Answer: its number.
     Add,
     /// Removal of all rows.
@@ -33,7 +33,7 @@ pub enum What {
 #[derive(Debug, Clone, Copy, NoUninit, CheckedBitPattern)]
 #[repr(C)]
 pub struct Question {
-    what: What,
+    what: MatrixOp,
     matrix: u32,
     kind: u32,
     count: u32,
@@ -41,7 +41,7 @@ pub struct Question {
 
 impl Question {
     /// Creates a question about `count` rows or columns.
-    pub fn new(what: What, matrix: u32, count: usize) -> Self {
+    pub fn new(what: MatrixOp, matrix: u32, count: usize) -> Self {
         Self { what, matrix, kind: 0, count: count as u32 }
     }
 
@@ -82,22 +82,22 @@ impl Share {
         let question: Question = bytemuck::checked::try_cast(question).map_err(|_| broken("no such question"))?;
         let Question { what, matrix, kind, count } = question;
         let count = count as usize;
-        if let What::Add = what {
+        if let MatrixOp::Add = what {
             self.0.push(Matrix::new(count));
             return Ok((self.0.len() - 1) as f64);
         }
         let matrix = self.0.get_mut(matrix as usize).ok_or_else(|| broken("no such matrix"))?;
         let dtype = || Dtype::all().get(kind as usize).copied().ok_or_else(|| broken("no such dtype"));
         match what {
-            What::Add | What::Remove => *matrix = Matrix::new(matrix.cols()),
-            What::Reserve => return Ok(if matrix.reserve(dtype()?, count).is_ok() { 1.0 } else { 0.0 }),
-            What::Push => {
+            MatrixOp::Add | MatrixOp::Remove => *matrix = Matrix::new(matrix.cols()),
+            MatrixOp::Reserve => return Ok(if matrix.reserve(dtype()?, count).is_ok() { 1.0 } else { 0.0 }),
+            MatrixOp::Push => {
                 let mut bytes = vec![0; length];
                 read(&mut bytes);
                 return Ok(matrix.push(dtype()?, &bytes).map_or(-1.0, |()| matrix.bytes() as f64));
             }
-            What::Row => write(cast_slice(&matrix.row(count))),
-            What::Times => {
+            MatrixOp::Row => write(cast_slice(&matrix.row(count))),
+            MatrixOp::Times => {
                 let mut x = Rows::new(count, matrix.cols());
                 read(cast_slice_mut(x.data_mut()));
                 let arithmetic = if kind > 0 { Arithmetic::Int8 } else { Arithmetic::F32 };

@@ -60,7 +60,7 @@ macro_rules! unroll {
 pub(super) use unroll;
 
 /// Row of numbers, as stored.
-pub trait Row<S: Simd>: Copy {
+pub trait StoredRow<S: Simd>: Copy {
     /// Keeps the first `vectors` vectors.
     fn cut(self, vectors: usize) -> Self;
     /// Returns a vector as f32.
@@ -78,7 +78,7 @@ impl<'a, S: Simd> Singles<'a, S> {
     }
 }
 
-impl<S: Simd> Row<S> for Singles<'_, S> {
+impl<S: Simd> StoredRow<S> for Singles<'_, S> {
     #[inline(always)]
     fn cut(self, vectors: usize) -> Self {
         Self(&self.0[..vectors])
@@ -104,7 +104,7 @@ impl<'a, const ALL: bool> Halves<'a, ALL> {
 }
 
 #[cfg(target_arch = "wasm32")]
-impl<S: Simd, const ALL: bool> Row<S> for Halves<'_, ALL> {
+impl<S: Simd, const ALL: bool> StoredRow<S> for Halves<'_, ALL> {
     #[inline(always)]
     fn cut(self, vectors: usize) -> Self {
         Self(&self.0[..vectors])
@@ -121,7 +121,7 @@ impl<S: Simd, const ALL: bool> Row<S> for Halves<'_, ALL> {
 /// Returns the dot products of A rows with B others [vectors, B] of the same length. On a device, every sum has one order, regardless of
 /// the number of rows: a vector of sums, added up at the end.
 #[inline(always)]
-pub fn dots<S: Simd, R: Row<S>, const A: usize, const B: usize>(
+pub fn dots<S: Simd, R: StoredRow<S>, const A: usize, const B: usize>(
     simd: S,
     mut a: [R; A],
     b: &[[S::f32s; B]],

@@ -2,7 +2,7 @@
 
 use super::matrix::Matrix;
 use super::rows::{Rows, stride};
-use super::share::{Question, What, Words};
+use super::share::{MatrixOp, Question, Words};
 use crate::options::Arithmetic;
 use crate::weights::Dtype;
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -42,12 +42,12 @@ impl Shares {
     fn new(others: &Others, cols: usize) -> Self {
         let mut shares = Self { others: others.clone(), matrix: 0 };
         for other in 0..others.others() {
-            shares.matrix = shares.ask(other, shares.question(What::Add, cols), &[], &mut []) as u32;
+            shares.matrix = shares.ask(other, shares.question(MatrixOp::Add, cols), &[], &mut []) as u32;
         }
         shares
     }
 
-    fn question(&self, what: What, count: usize) -> Question {
+    fn question(&self, what: MatrixOp, count: usize) -> Question {
         Question::new(what, self.matrix, count)
     }
 
@@ -71,12 +71,12 @@ impl From<TryReserveError> for Full {
 const SMALL: usize = 1 << 15;
 
 /// Matrix [rows, cols], with some rows on other threads.
-pub struct Distributed {
+pub struct DistributedMatrix {
     own: Matrix,
     cols: usize,
     rows: usize,
     shares: Option<Shares>,
-    spans: Vec<Span>,
+    spans: Vec<RowSpan>,
     /// Rows pushed so far.
     pushed: usize,
     /// Bytes on each other thread; entry 0, this thread's, stays 0.
@@ -84,7 +84,7 @@ pub struct Distributed {
 }
 
 /// Consecutive rows on one thread.
-struct Span {
+struct RowSpan {
     /// Thread number; 0: this one.
     thread: usize,
     /// Rows of the whole matrix.
@@ -93,7 +93,7 @@ struct Span {
     first: usize,
 }
 
-impl Distributed {
+impl DistributedMatrix {
     /// Creates an empty matrix that will have `rows` rows. Others get a share if that pays and a row fits a message.
     pub fn new(cols: usize, rows: usize, others: Option<&Others>) -> Self {
         let has_share = |others: &&Others| rows * cols >= SMALL && 4 * stride(rows.max(cols)) <= others.room();
@@ -121,7 +121,7 @@ impl Distributed {
             match &self.shares {
                 _ if part.is_empty() => continue,
                 Some(shares) if thread > 0 => {
-                    let question = shares.question(What::Reserve, part.len()).of(dtype);
+                    let question = shares.question(MatrixOp::Reserve, part.len()).of(dtype);
                     if shares.ask(thread - 1, question, &[], &mut []) == 0.0 {
                         return Err(Full);
                     }
@@ -129,7 +129,7 @@ impl Distributed {
                 _ => self.own.reserve(dtype, part.len())?,
             }
             let first = self.held(thread);
-            self.spans.push(Span { thread, rows: self.rows + part.start..self.rows + part.end, first });
+            self.spans.push(RowSpan { thread, rows: self.rows + part.start..self.rows + part.end, first });
         }
         self.rows += rows;
         self.bytes.resize(threads, 0);
@@ -140,7 +140,7 @@ impl Distributed {
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), Full> {
         let row_bytes = dtype.bytes(self.cols as u64).map_or(usize::MAX, |bytes| bytes.max(1) as usize);
         let pushed = self.pushed..self.pushed + bytes.len() / row_bytes;
-        for Span { thread, rows, .. } in &self.spans {
+        for RowSpan { thread, rows, .. } in &self.spans {
             let rows = rows.start.max(pushed.start)..rows.end.min(pushed.end);
             if rows.is_empty() {
                 continue;
@@ -148,7 +148,7 @@ impl Distributed {
             let part = &bytes[(rows.start - pushed.start) * row_bytes..(rows.end - pushed.start) * row_bytes];
             match &self.shares {
                 Some(shares) if *thread > 0 => {
-                    let question = shares.question(What::Push, 0).of(dtype);
+                    let question = shares.question(MatrixOp::Push, 0).of(dtype);
                     for part in part.chunks(shares.others.room() / row_bytes * row_bytes) {
                         let bytes = shares.ask(thread - 1, question, part, &mut []);
                         self.bytes[*thread] = if bytes < 0.0 { return Err(Full) } else { bytes as u64 };
@@ -168,14 +168,14 @@ impl Distributed {
 
     /// Returns a row as [`Matrix::row`].
     pub fn row(&self, row: usize) -> Vec<f32> {
-        let Some(Span { thread, rows, first }) = self.spans.iter().find(|span| span.rows.contains(&row)) else {
+        let Some(RowSpan { thread, rows, first }) = self.spans.iter().find(|span| span.rows.contains(&row)) else {
             return Vec::new();
         };
         let at = first + row - rows.start;
         match &self.shares {
             Some(shares) if *thread > 0 => {
                 let mut values = vec![0.0; self.cols];
-                let question = shares.question(What::Row, at);
+                let question = shares.question(MatrixOp::Row, at);
                 shares.ask(thread - 1, question, &[], cast_slice_mut(&mut values));
                 values
             }
@@ -196,10 +196,10 @@ impl Distributed {
             let all = first..x.len().min(first + most);
             let part = x.part(all.clone());
             let asked: Vec<usize> = (1..threads).filter(|thread| widths[*thread] > 0).collect();
-            let question = shares.question(What::Times, part.len()).with(arithmetic).words();
+            let question = shares.question(MatrixOp::Times, part.len()).with(arithmetic).words();
             asked.iter().for_each(|thread| others.ask(thread - 1, question, cast_slice(part.data())));
             let mut put = |thread: usize, products: &Rows| {
-                for Span { rows, first, .. } in self.spans.iter().filter(|span| span.thread == thread) {
+                for RowSpan { rows, first, .. } in self.spans.iter().filter(|span| span.thread == thread) {
                     for (at, row) in all.clone().enumerate() {
                         let from = &products.row(at)[*first..first + rows.len()];
                         y.row_mut(row)[rows.clone()].copy_from_slice(from);
@@ -217,11 +217,11 @@ impl Distributed {
     }
 }
 
-impl Drop for Distributed {
+impl Drop for DistributedMatrix {
     fn drop(&mut self) {
         let Some(shares) = &self.shares else { return };
         for other in 0..shares.others.others() {
-            shares.ask(other, shares.question(What::Remove, 0), &[], &mut []);
+            shares.ask(other, shares.question(MatrixOp::Remove, 0), &[], &mut []);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bind::Binder;
 use super::dims::Step;
-use super::node::{Node, Pass};
+use super::node::{GpuPass, Node};
 use super::variants::Variants;
 use crate::error::{Error, Result};
 use crate::gpu::{Arithmetic, Gpu, Uniforms};
@@ -77,7 +77,7 @@ impl Binder<'_> {
         let lowered = self.lower_all(iter::once(op), &mut uniforms).into_iter().flatten();
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let nodes: Vec<Node> = lowered.map(|lowered| lowered.bind(gpu, &blocks)).collect();
-        let pass = Pass { rows, positions: &(0..=0), variants: Variants::default(), outs: OUTS };
+        let pass = GpuPass { rows, positions: &(0..=0), variants: Variants::default(), outs: OUTS };
         let (mut repeats, mut shortest) = (1.0, f64::INFINITY);
         // The first run compiles; the second one determines the number of repetitions.
         for turn in 0..2 + TIMES {

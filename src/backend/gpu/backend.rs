@@ -1,7 +1,7 @@
 //! The trait `Backend` on a GPU: logits, hidden states, constraints, and copies of the cached text.
 
 use super::engine::GpuBackend;
-use super::forward::Model;
+use super::forward::GpuModel;
 use super::memory::stride;
 use super::shape::DIRECT;
 use crate::backend::{Backend, LocalModel, Snapshot};
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use std::any::Any;
 
 /// Copies of a buffer per layer, for target and draft model.
-type Copies = [Vec<Buffer>; 2];
+type BufferCopies = [Vec<Buffer>; 2];
 
 #[async_trait(?Send)]
 impl Backend for GpuBackend {
@@ -141,7 +141,7 @@ impl Backend for GpuBackend {
     }
 
     async fn restore_kv(&mut self, snapshot: &Snapshot) -> Result<bool> {
-        let Some([target, draft]) = snapshot.kv.downcast_ref::<Copies>() else { return Ok(false) };
+        let Some([target, draft]) = snapshot.kv.downcast_ref::<BufferCopies>() else { return Ok(false) };
         self.make_room(snapshot.tokens.len()).await?;
         self.make_draft_room(snapshot.draft_cached).await?;
         self.target.restore_kv(target);
@@ -156,7 +156,7 @@ impl Backend for GpuBackend {
 }
 
 /// Describes a model with `cached` tokens in its cache.
-fn about(model: &Model, cached: usize) -> LocalModel<'_> {
+fn about(model: &GpuModel, cached: usize) -> LocalModel<'_> {
     LocalModel {
         spec: model.spec(),
         arithmetic: model.arithmetic(),

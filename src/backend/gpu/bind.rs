@@ -2,15 +2,15 @@
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
-use super::node::{Choice, Grid, Node, Span};
-use super::upload::{Matrix, Piece};
+use super::node::{AttentionSpan, KernelChoice, Node, WorkGrid};
+use super::upload::{GpuMatrix, MatrixPiece};
 use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
 
 /// A node whose uniform blocks, as (binding, block index), are not uploaded yet.
 pub(super) struct Lowered {
-    choice: Choice,
-    grid: Grid,
+    choice: KernelChoice,
+    grid: WorkGrid,
     bindings: Vec<(u32, Slice)>,
     blocks: Vec<(u32, usize)>,
 }
@@ -36,7 +36,7 @@ struct Norms {
 pub(super) struct Binder<'a> {
     pub spec: &'a ModelSpec,
     pub capacity: &'a Capacity,
-    pub matrices: Vec<Matrix>,
+    pub matrices: Vec<GpuMatrix>,
     pub vectors: Vec<Slice>,
     pub tables: Vec<Buffer>,
     pub kv: Vec<Buffer>,
@@ -134,8 +134,8 @@ impl Binder<'_> {
                         scale,
                     };
                     Lowered {
-                        choice: Choice::Always(Kernel::Embed(piece.format(), of)),
-                        grid: Grid::PerRow((row.chunks as u32).div_ceil(64)),
+                        choice: KernelChoice::Always(Kernel::Embed(piece.format(), of)),
+                        grid: WorkGrid::PerRow((row.chunks as u32).div_ceil(64)),
                         bindings,
                         blocks: vec![(1, uniforms.add(&[dims]))],
                     }
@@ -169,8 +169,8 @@ impl Binder<'_> {
                 ];
                 let blocks = vec![(1, uniforms.add(&[spec.norm_eps as f32])), (8, uniforms.add(&[self.heads(layer)]))];
                 let heads = spec.num_attention_heads + 2 * spec.num_key_value_heads;
-                let choice = Choice::Always(Kernel::QkNorm(kv));
-                vec![Lowered { choice, grid: Grid::PerRow(heads as u32), bindings, blocks }]
+                let choice = KernelChoice::Always(Kernel::QkNorm(kv));
+                vec![Lowered { choice, grid: WorkGrid::PerRow(heads as u32), bindings, blocks }]
             }
             Op::Attention { layer } => self.lower_attention(layer, uniforms),
         }
@@ -194,18 +194,18 @@ impl Binder<'_> {
         };
         let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
         let blocks = vec![(1, uniforms.add(&[dims]))];
-        Lowered { choice: Choice::Always(kernel), grid: Grid::Rows, bindings, blocks }
+        Lowered { choice: KernelChoice::Always(kernel), grid: WorkGrid::Rows, bindings, blocks }
     }
 
-    fn arithmetic(&self, piece: &Piece) -> Arithmetic {
+    fn arithmetic(&self, piece: &MatrixPiece) -> Arithmetic {
         if piece.format().multiplies_codes() { self.arithmetic } else { Arithmetic::F32 }
     }
 
     /// Lowers the conversion of `x` to 8-bit codes. The norm's sums after each row are copied.
     fn lower_quantise(&self, x: &Slice, dims: QuantiseDims, uniforms: &mut Uniforms) -> Lowered {
         Lowered {
-            choice: Choice::Always(Kernel::Quantise),
-            grid: Grid::PerRow((dims.blocks * 8 + dims.behind).div_ceil(64)),
+            choice: KernelChoice::Always(Kernel::Quantise),
+            grid: WorkGrid::PerRow((dims.blocks * 8 + dims.behind).div_ceil(64)),
             bindings: vec![(0, self.step.clone()), (2, x.clone()), (3, self.quantised.clone())],
             blocks: vec![(1, uniforms.add(&[dims]))],
         }
@@ -214,7 +214,7 @@ impl Binder<'_> {
     fn lower_matmul(
         &self,
         input: Input,
-        matrix: &Matrix,
+        matrix: &GpuMatrix,
         output: Output,
         norms: Norms,
         uniforms: &mut Uniforms,
@@ -288,8 +288,8 @@ impl Binder<'_> {
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());
             Lowered {
-                choice: Choice::Matmul(piece.format(), arithmetic, epilogues),
-                grid: Grid::Outputs(piece.rows as u32),
+                choice: KernelChoice::Matmul(piece.format(), arithmetic, epilogues),
+                grid: WorkGrid::Outputs(piece.rows as u32),
                 bindings,
                 blocks: vec![(1, uniforms.add(&[dims])), (8, heads)],
             }
@@ -309,15 +309,15 @@ impl Binder<'_> {
             blocks: vec![(1, dims)],
         };
         let HeadDims { kv_heads, head_dim, window, .. } = heads;
-        let span = Span { kv_heads, group: heads.heads / kv_heads, head_dim, window };
+        let span = AttentionSpan { kv_heads, group: heads.heads / kv_heads, head_dim, window };
         let cache = &self.kv[layer].whole();
         let (step, out) = (&self.step, &self.attended);
         let [partial, norms] = &[&self.partial, &self.norms].map(Buffer::whole);
         let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];
         let joined = vec![(0, step), (2, partial), (3, norms), (4, out)];
         vec![
-            lowered(Choice::Attention(self.capacity.kv_dtype, head_dim), Grid::Parts(span), parts),
-            lowered(Choice::Always(Kernel::AttentionMerge), Grid::Joined(span), joined),
+            lowered(KernelChoice::Attention(self.capacity.kv_dtype, head_dim), WorkGrid::Parts(span), parts),
+            lowered(KernelChoice::Always(Kernel::AttentionMerge), WorkGrid::Joined(span), joined),
         ]
     }
 }

@@ -2,19 +2,19 @@
 
 use super::dims::Step;
 use super::engine::GpuBackend;
-use super::forward::Model;
+use super::forward::GpuModel;
 use super::node::Positions;
 use super::round::{CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, logprob_words};
 use super::sampler::NOT_DRAFTED;
-use super::shape::{DIRECT, DRAFTED, Flight, Key, Shape};
+use super::shape::{DIRECT, DRAFTED, Flight, Shape, ShapeKey};
 use crate::error::Result;
 use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
-use crate::target::Plan;
+use crate::target::DraftPlan;
 use web_time::Instant;
 
 impl GpuBackend {
     /// Writes the draft model's [`Step`]: start of a draft, and tokens to read first.
-    pub(super) fn set_draft_step(&self, plan: &Plan) {
+    pub(super) fn set_draft_step(&self, plan: &DraftPlan) {
         let Some(model) = &self.draft else { return };
         let missed = plan.missed();
         model.set_step(Step {
@@ -31,7 +31,7 @@ impl GpuBackend {
     pub(super) fn record_draft(
         &self,
         recorder: &mut Recorder<'_>,
-        model: &Model,
+        model: &GpuModel,
         missed: usize,
         positions: Positions,
         steps: usize,
@@ -55,14 +55,14 @@ impl GpuBackend {
         4 * (end - shape.first_read()) as u64
     }
 
-    fn key(&self, shape: Shape, position: usize) -> Key {
+    fn key(&self, shape: Shape, position: usize) -> ShapeKey {
         let Shape { steps, missed, .. } = shape;
         let mut blocks: Vec<u32> = self.target.blocks(shape.rows(), position).collect();
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
             blocks.extend(model.blocks(missed + 1, position - missed));
             blocks.extend((1..steps).flat_map(|step| model.blocks(1, position + step)));
         }
-        Key { shape, blocks }
+        ShapeKey { shape, blocks }
     }
 
     /// Records a round whose pending token is at one of `positions`, as one submission. Under a constraint, draft steps and choice
@@ -153,7 +153,12 @@ impl GpuBackend {
     }
 
     /// Returns the kernel call that starts a round submitted ahead.
-    pub(super) fn follow(gpu: &Gpu, buffers: &RoundBuffers, target: &Model, draft: Option<&Model>) -> Result<Call> {
+    pub(super) fn follow(
+        gpu: &Gpu,
+        buffers: &RoundBuffers,
+        target: &GpuModel,
+        draft: Option<&GpuModel>,
+    ) -> Result<Call> {
         // Without a draft model this step is never read.
         let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
         let draft_step = draft.map_or_else(no_step, |draft| Ok(draft.step().clone()))?;
@@ -174,7 +179,7 @@ impl GpuBackend {
         let (rows, readback) = (shape.rows(), 1 - flight.readback);
         let positions = flight.position + 1..=flight.position + rows;
         let draft_end = if shape.steps > 0 { positions.end() + shape.steps } else { 0 };
-        let draft_room = self.draft.as_ref().map_or(0, Model::room);
+        let draft_room = self.draft.as_ref().map_or(0, GpuModel::room);
         if !flight.repeats || positions.end() + rows > self.target.room() || draft_end > draft_room {
             return false;
         }

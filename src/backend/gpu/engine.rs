@@ -2,7 +2,7 @@
 //! has another tokenizer.
 
 use super::dims::Step;
-use super::forward::Model;
+use super::forward::GpuModel;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::shape::{Ahead, DIRECT, Flight, Shape};
@@ -27,8 +27,8 @@ pub struct GpuBackend {
     /// Two, because two rounds can be queued.
     pub(super) readbacks: [Readback; 2],
     pub(super) follow: Call,
-    pub(super) target: Model,
-    pub(super) draft: Option<Model>,
+    pub(super) target: GpuModel,
+    pub(super) draft: Option<GpuModel>,
     pub(super) cached: Vec<u32>,
     /// State of the draft model; unused without one.
     pub(super) drafting: Drafting,
@@ -41,7 +41,7 @@ pub struct GpuBackend {
 
 impl GpuBackend {
     /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`Target::sample_by`].
-    pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
+    pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: GpuModel, draft: Option<GpuModel>) -> Result<Self> {
         let readbacks = [Self::readback(gpu)?, Self::readback(gpu)?];
         let recipe = Recipe::of(&Sampling::default(), false, false);
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
@@ -96,12 +96,12 @@ impl GpuBackend {
     }
 
     /// Returns the target model.
-    pub fn target(&self) -> &Model {
+    pub fn target(&self) -> &GpuModel {
         &self.target
     }
 
     /// Returns the draft model.
-    pub fn draft(&self) -> Option<&Model> {
+    pub fn draft(&self) -> Option<&GpuModel> {
         self.draft.as_ref()
     }
 

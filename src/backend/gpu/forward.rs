@@ -3,9 +3,9 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes};
-use super::node::{Node, Pass, Positions, blocks};
+use super::node::{GpuPass, Node, Positions, blocks};
 use super::round::RoundBuffers;
-use super::upload::{Backlog, Matrix, allocate_vectors, load_vectors};
+use super::upload::{Backlog, GpuMatrix, allocate_vectors, load_vectors};
 use super::variants::{TILE, Variants};
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// A model on the GPU. Its KV cache grows on request. The caller passes the number of filled positions with each pass.
-pub struct Model {
+pub struct GpuModel {
     gpu: Rc<Gpu>,
     blueprint: Blueprint,
     arithmetic: Arithmetic,
@@ -37,7 +37,7 @@ pub struct Model {
     windows: Vec<u32>,
 }
 
-impl Model {
+impl GpuModel {
     /// Loads a model: plans memory, checks it against the limits, allocates, and streams the weights. Without weights, fills
     /// matrices with pseudo-random numbers, for benchmarks of shapes.
     ///
@@ -58,7 +58,7 @@ impl Model {
         // Allocate everything large before anything is read.
         let allocate = || {
             let matrices = plan.matrices.iter().zip(sections);
-            let matrices = matrices.map(|(matrix, sections)| Matrix::allocate(gpu, matrix, sections));
+            let matrices = matrices.map(|(matrix, sections)| GpuMatrix::allocate(gpu, matrix, sections));
             let tables = sizes.tables.iter().map(|&bytes| gpu.buffer("rotary table", bytes));
             Ok(Binder {
                 spec,
@@ -156,7 +156,7 @@ impl Model {
         self.nodes().for_each(|node| self.gpu.compile(node.best(rows, self.variants.get())));
     }
 
-    /// Like [`Model::compile`], in a browser while the device computes. Returns true if all are compiled.
+    /// Like [`GpuModel::compile`], in a browser while the device computes. Returns true if all are compiled.
     pub(super) fn compile_beside(&self, rows: usize) -> bool {
         let mut is_compiled = true;
         for node in self.nodes() {
@@ -217,7 +217,7 @@ impl Model {
         Ok(copies)
     }
 
-    /// Restores copies by [`Model::copy_kv`]; there must be room for them.
+    /// Restores copies by [`GpuModel::copy_kv`]; there must be room for them.
     pub(super) fn restore_kv(&self, copies: &[Buffer]) {
         copies.iter().zip(&self.kv).for_each(|(copy, layer)| self.gpu.copy(copy, layer));
     }
@@ -271,8 +271,8 @@ impl Model {
         self.step.write(&self.gpu, bytemuck::bytes_of(&step));
     }
 
-    fn pass<'a>(&self, rows: usize, positions: &'a Positions) -> Pass<'a> {
-        Pass { rows: rows as u32, positions, variants: self.variants.get(), outs: u32::MAX }
+    fn pass<'a>(&self, rows: usize, positions: &'a Positions) -> GpuPass<'a> {
+        GpuPass { rows: rows as u32, positions, variants: self.variants.get(), outs: u32::MAX }
     }
 
     /// Records the layers: token ids -> residual stream and KV cache. The pass starts at one of `positions`.
@@ -293,7 +293,7 @@ impl Model {
         let positions = position..=position;
         let (body, head) = (self.pass(rows, &positions), self.pass(wanted, &positions));
         self.body.iter().filter(|node| node.is_probe).for_each(|node| node.record(recorder, body));
-        self.head.iter().for_each(|node| node.record(recorder, Pass { outs: outs as u32, ..head }));
+        self.head.iter().for_each(|node| node.record(recorder, GpuPass { outs: outs as u32, ..head }));
     }
 
     /// Returns the block counts that decide the layers' attention grids.
@@ -353,7 +353,7 @@ fn choose_probes(ops: &mut [Vec<Node>], per_layer: usize) {
     }
 }
 
-fn fill(gpu: &Gpu, matrix: &Matrix) {
+fn fill(gpu: &Gpu, matrix: &GpuMatrix) {
     for piece in &matrix.pieces {
         let call = gpu.call(Kernel::Fill(piece.format()), &[(0, piece.buffer.whole())]);
         let mut recorder = gpu.record();

@@ -18,7 +18,7 @@ mod upload;
 mod variants;
 
 pub use engine::GpuBackend;
-pub use forward::Model;
+pub use forward::GpuModel;
 pub use round::{MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;
 pub use variants::Variants;

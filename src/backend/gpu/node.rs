@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 /// Kernels that a node selects from.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Choice {
+pub(super) enum KernelChoice {
     Always(Kernel),
     /// Selected by the number of rows.
     Matmul(Format, Arithmetic, Epilogues),
@@ -16,7 +16,7 @@ pub(super) enum Choice {
     Attention(KvDtype, u32),
 }
 
-impl Choice {
+impl KernelChoice {
     /// Returns all kernels that may run.
     fn kernels(self, gpu: &Gpu) -> Vec<Kernel> {
         match self {
@@ -32,7 +32,7 @@ impl Choice {
 
 /// Number of workgroups of a node.
 #[derive(Clone, Copy)]
-pub(super) enum Grid {
+pub(super) enum WorkGrid {
     /// This many per row.
     PerRow(u32),
     /// One per row, rows in x.
@@ -40,14 +40,14 @@ pub(super) enum Grid {
     /// For this many outputs, by the tile of the selected kernel.
     Outputs(u32),
     /// One per KV head, part of the positions, and batch of query vectors of the selected kernel.
-    Parts(Span),
+    Parts(AttentionSpan),
     /// One per row and 64 vec4s of its heads; none if there is only one part.
-    Joined(Span),
+    Joined(AttentionSpan),
 }
 
 /// Sizes that determine the grids of an attention layer.
 #[derive(Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct AttentionSpan {
     pub kv_heads: u32,
     /// Query heads per KV head.
     pub group: u32,
@@ -56,7 +56,7 @@ pub(super) struct Span {
     pub window: u32,
 }
 
-impl Span {
+impl AttentionSpan {
     /// Returns the number of workgroups that share the positions: one per block for few rows, else 1.
     fn parts(self, rows: u32, positions: &Positions) -> u32 {
         if rows > FEW_ROWS as u32 { 1 } else { blocks(rows, positions, self.window) }
@@ -68,17 +68,17 @@ const JOINING: u32 = 64;
 
 /// A step of the plan with its buffers, bound for every kernel variant that it may run.
 pub(super) struct Node {
-    choice: Choice,
+    choice: KernelChoice,
     bindings: Vec<(u32, Slice)>,
     calls: Vec<Call>,
-    grid: Grid,
+    grid: WorkGrid,
     /// True if the node takes part in comparisons of kernel variants.
     pub is_probe: bool,
 }
 
 /// A pass to record: `rows` rows, the first at one of `positions`.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'a> {
+pub(super) struct GpuPass<'a> {
     pub rows: u32,
     pub positions: &'a Positions,
     pub variants: Variants,
@@ -87,7 +87,7 @@ pub(super) struct Pass<'a> {
 }
 
 impl Node {
-    pub fn new(gpu: &Gpu, choice: Choice, grid: Grid, bindings: Vec<(u32, Slice)>) -> Self {
+    pub fn new(gpu: &Gpu, choice: KernelChoice, grid: WorkGrid, bindings: Vec<(u32, Slice)>) -> Self {
         let mut node = Self { choice, bindings, calls: Vec::new(), grid, is_probe: false };
         node.bind(gpu);
         node
@@ -112,14 +112,14 @@ impl Node {
     }
 
     /// Returns the kernels to select from.
-    pub fn choice(&self) -> Choice {
+    pub fn choice(&self) -> KernelChoice {
         self.choice
     }
 
     /// Returns the attention window if the grid depends on the position.
     pub fn window(&self) -> Option<u32> {
         match self.grid {
-            Grid::Parts(span) => Some(span.window),
+            WorkGrid::Parts(span) => Some(span.window),
             _ => None,
         }
     }
@@ -127,11 +127,11 @@ impl Node {
     /// Returns true if two matmul variants run the same kernel.
     pub fn has_same_kernels(&self, variant: usize, other: usize) -> bool {
         let kernel = |variant: usize| self.calls.get(variant).map(Call::kernel);
-        !matches!(self.choice, Choice::Matmul(..)) || kernel(variant) == kernel(other)
+        !matches!(self.choice, KernelChoice::Matmul(..)) || kernel(variant) == kernel(other)
     }
 
     /// Returns the first variant that fits the query vectors of `rows` rows, else the last, in several workgroups.
-    fn fitting(&self, rows: u32, span: Span) -> usize {
+    fn fitting(&self, rows: u32, span: AttentionSpan) -> usize {
         let counts = &Kernel::VECTORS[..self.calls.len()];
         counts.iter().position(|vectors| *vectors >= rows * span.group).unwrap_or(counts.len() - 1)
     }
@@ -139,8 +139,8 @@ impl Node {
     /// Returns the best kernel for `rows` rows.
     pub fn best(&self, rows: usize, variants: Variants) -> Kernel {
         let best = match (self.choice, self.grid) {
-            (Choice::Matmul(..), _) => variants.best(rows),
-            (_, Grid::Parts(span)) => self.fitting(rows as u32, span),
+            (KernelChoice::Matmul(..), _) => variants.best(rows),
+            (_, WorkGrid::Parts(span)) => self.fitting(rows as u32, span),
             _ => 0,
         };
         self.calls[best].kernel()
@@ -149,8 +149,8 @@ impl Node {
     /// Returns the best ready variant for `rows` rows; for attention, the best one or a larger one.
     fn variant(&self, gpu: &Gpu, rows: u32, variants: Variants) -> usize {
         match (self.choice, self.grid) {
-            (Choice::Matmul(..), _) => variants.choose(rows as usize),
-            (_, Grid::Parts(span)) => {
+            (KernelChoice::Matmul(..), _) => variants.choose(rows as usize),
+            (_, WorkGrid::Parts(span)) => {
                 let fitting = self.fitting(rows, span);
                 let is_ready = |variant: &usize| gpu.is_compiled(self.calls[*variant].kernel());
                 (fitting..self.calls.len()).find(is_ready).unwrap_or(fitting)
@@ -160,22 +160,22 @@ impl Node {
     }
 
     /// Records the kernel call.
-    pub fn record(&self, recorder: &mut Recorder<'_>, pass: Pass<'_>) {
-        let Pass { rows, positions, variants, outs: wanted } = pass;
+    pub fn record(&self, recorder: &mut Recorder<'_>, pass: GpuPass<'_>) {
+        let GpuPass { rows, positions, variants, outs: wanted } = pass;
         let variant = self.variant(recorder.gpu(), rows, variants);
         let grid = match self.grid {
-            Grid::PerRow(x) => [x, rows, 1],
-            Grid::Rows => [rows, 1, 1],
-            Grid::Outputs(outs) => {
+            WorkGrid::PerRow(x) => [x, rows, 1],
+            WorkGrid::Rows => [rows, 1, 1],
+            WorkGrid::Outputs(outs) => {
                 let [row_tile, out_tile] = self.calls[variant].kernel().tile().unwrap_or([1, 1]);
                 split_grid(rows.div_ceil(row_tile), outs.min(wanted).div_ceil(out_tile))
             }
-            Grid::Parts(span) => {
+            WorkGrid::Parts(span) => {
                 let vectors = (rows * span.group).div_ceil(Kernel::VECTORS[variant]);
                 [span.kv_heads, span.parts(rows, positions), vectors]
             }
-            Grid::Joined(span) if span.parts(rows, positions) == 1 => return,
-            Grid::Joined(span) => [(span.kv_heads * span.group * span.head_dim / 4).div_ceil(JOINING), rows, 1],
+            WorkGrid::Joined(span) if span.parts(rows, positions) == 1 => return,
+            WorkGrid::Joined(span) => [(span.kv_heads * span.group * span.head_dim / 4).div_ceil(JOINING), rows, 1],
         };
         recorder.dispatch(&self.calls[variant], grid);
     }

@@ -2,19 +2,19 @@
 
 use super::dims::Step;
 use super::engine::GpuBackend;
-use super::forward::Model;
+use super::forward::GpuModel;
 use super::memory::logits_stride;
 use super::round::{CHUNK, DRAFTS, IDS, PENDING};
 use super::sampler::{NOT_DRAFTED, check_finite};
 use super::shape::DIRECT;
 use crate::error::Result;
 use crate::gpu::{Readback, Submitted};
-use crate::target::{DRAFT_MODEL, MAX_DRAFT, Plan};
+use crate::target::{DRAFT_MODEL, DraftPlan, MAX_DRAFT};
 use web_time::Instant;
 
 impl GpuBackend {
     /// Submits a pass of a model's layers over a chunk of tokens at `position`.
-    pub(super) fn submit_chunk(&self, model: &Model, tokens: &[u32], position: usize) -> Submitted {
+    pub(super) fn submit_chunk(&self, model: &GpuModel, tokens: &[u32], position: usize) -> Submitted {
         self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         model.set_step(Step { rows: tokens.len() as u32, ..chunk_step(position) });
         let mut recorder = self.gpu.record();
@@ -50,8 +50,8 @@ impl GpuBackend {
 
     /// Drafts with a draft model that has another tokenizer, in one submission and one readback. Returns at most `room` tokens of
     /// the target, and the seconds spent waiting for the device.
-    pub(super) async fn draft_translated(&mut self, plan: Plan, room: usize) -> Result<(Vec<u32>, f64)> {
-        let Plan { tokens, position, steps } = &plan;
+    pub(super) async fn draft_translated(&mut self, plan: DraftPlan, room: usize) -> Result<(Vec<u32>, f64)> {
+        let DraftPlan { tokens, position, steps } = &plan;
         self.make_draft_room(position + steps).await?;
         let Some(model) = &self.draft else { return Ok((Vec::new(), 0.0)) };
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - plan.missed()) as u64, bytemuck::cast_slice(tokens));
@@ -79,7 +79,7 @@ impl GpuBackend {
         recorder.submit(None);
     }
 
-    /// Returns the bits of the last token's first logits, by [`Model::record_probe`] in one pass.
+    /// Returns the bits of the last token's first logits, by [`GpuModel::record_probe`] in one pass.
     pub(super) async fn probe(&self, tokens: &[u32], position: usize) -> Result<Vec<u32>> {
         /// Enough to notice a difference.
         const OUTS: usize = 1024;

@@ -1,9 +1,9 @@
 //! Kernels after the heads of target and draft model: logit processors, and the choice of each row's token.
 
 use super::dims::{SampleDims, SamplingBlock};
-use super::forward::Model;
+use super::forward::GpuModel;
 use super::memory::{logits_stride, remaining_tokens};
-use super::node::{Choice, Grid, Node, Pass};
+use super::node::{GpuPass, KernelChoice, Node, WorkGrid};
 use super::round::{CHUNK, DRAFTS, RoundBuffers};
 use super::variants::Variants;
 use crate::error::{Error, Result};
@@ -92,14 +92,14 @@ impl Sampler {
         gpu: &Gpu,
         recipe: Recipe,
         buffers: &RoundBuffers,
-        target: &Model,
-        draft: Option<&Model>,
+        target: &GpuModel,
+        draft: Option<&GpuModel>,
     ) -> Result<Self> {
         let own = if recipe.draw == Draw::Rejection { stream::DRAFT } else { stream::TARGET };
         let vocab = target.spec().vocab_size as u32;
-        let stride = |model: &Model| logits_stride(model.spec().vocab_size) as u32;
+        let stride = |model: &GpuModel| logits_stride(model.spec().vocab_size) as u32;
         let draft_vocab = draft.map_or(0, |draft| draft.spec().vocab_size as u32);
-        let dims = |model: &Model, advance, stream, draft_stride| SampleDims {
+        let dims = |model: &GpuModel, advance, stream, draft_stride| SampleDims {
             // Without translation, the draft model must not choose ids that the target lacks.
             vocab: match model.spec().vocab_size as u32 {
                 own if advance == 1 && recipe.translated => own,
@@ -121,76 +121,80 @@ impl Sampler {
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
         let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
         let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
-        let looks = |model: &Model| Look::new(gpu, model, buffers, recipe.filter);
+        let looks = |model: &GpuModel| Look::new(gpu, model, buffers, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
-        let report =
-            recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
-        let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
-            let step = (0, model.step().clone());
-            let dims = (1, blocks[block].clone());
-            let logits = (2, model.logits().whole());
-            let tokens = (3, buffers.tokens.whole());
-            let sampling = (4, buffers.sampling.whole());
-            let segments = Grid::PerRow(segments(model));
-            let mut nodes = Vec::new();
-            let mut node = |kernel, grid, own: &[(u32, &Buffer)]| {
-                let own = own.iter().map(|(binding, buffer)| (*binding, buffer.whole()));
-                let common = [&step, &dims, &logits, &tokens, &sampling].map(Clone::clone);
-                // A kernel's own bindings replace common ones of equal number.
-                let common = common.into_iter().filter(|(binding, _)| own.clone().all(|(other, _)| other != *binding));
-                let bindings = common.chain(own.clone()).collect();
-                nodes.push(Node::new(gpu, Choice::Always(kernel), grid, bindings));
-            };
-            let Look { largest, tops, cuts, found, counts, list, bests } = look;
-            let report = recipe.logprobs.and(report.as_ref());
-            if let Some(Report { asked, cuts, found, counts, kept }) = report {
-                kept.iter().for_each(|kept| node(Kernel::Keep, segments, &[(3, kept)]));
-                node(Kernel::Survey, segments, &[(3, largest), (4, asked), (5, tops)]);
-                node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (4, asked), (5, cuts)]);
-                node(Kernel::Gather, segments, &[(3, cuts), (4, asked), (5, found), (6, counts)]);
-            }
-            if recipe.masked {
-                node(Kernel::Mask, segments, &[(3, &masks)]);
-            }
-            if recipe.adjust {
-                let RoundBuffers { seen, biases, counts, text, .. } = buffers;
-                node(Kernel::Adjust, Grid::Rows, &[(5, seen), (6, biases), (7, counts), (8, text)]);
-            }
-            if recipe.survey {
-                node(Kernel::Survey, segments, &[(3, largest), (5, tops)]);
-                node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (5, cuts)]);
-            }
-            if recipe.filter {
-                node(Kernel::Gather, segments, &[(3, cuts), (5, found), (6, counts)]);
-                node(Kernel::Filter, Grid::Rows, &[(3, cuts), (5, found), (6, counts), (7, list)]);
-            }
-            let noise = if recipe.draw == Draw::Greedy { Noise::None } else { Noise::Gumbel };
-            match recipe.draw {
-                Draw::Rejection => {
-                    // Without a draft model these bindings are not read.
-                    let (draft_logits, draft_cuts) =
-                        drafted.map_or((&buffers.biases, cuts), |(draft, look)| (draft.logits(), &look.cuts));
-                    let tokens = if recipe.filter { Tokens::Kept } else { Tokens::All };
-                    let own = [(5, draft_logits), (6, cuts), (7, draft_cuts), (8, bests), (9, list)];
-                    node(Kernel::Reject(tokens), segments, &own[..if recipe.filter { 5 } else { 4 }]);
-                    node(Kernel::RejectSettle, Grid::Rows, &own[..4]);
+        let report = recipe
+            .logprobs
+            .map(|top| LogprobBuffers::new(gpu, target, top, recipe.masked || recipe.adjust))
+            .transpose()?;
+        let bind =
+            |model: &GpuModel, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&GpuModel, &Look)>| {
+                let step = (0, model.step().clone());
+                let dims = (1, blocks[block].clone());
+                let logits = (2, model.logits().whole());
+                let tokens = (3, buffers.tokens.whole());
+                let sampling = (4, buffers.sampling.whole());
+                let segments = WorkGrid::PerRow(segments(model));
+                let mut nodes = Vec::new();
+                let mut node = |kernel, grid, own: &[(u32, &Buffer)]| {
+                    let own = own.iter().map(|(binding, buffer)| (*binding, buffer.whole()));
+                    let common = [&step, &dims, &logits, &tokens, &sampling].map(Clone::clone);
+                    // A kernel's own bindings replace common ones of equal number.
+                    let common =
+                        common.into_iter().filter(|(binding, _)| own.clone().all(|(other, _)| other != *binding));
+                    let bindings = common.chain(own.clone()).collect();
+                    nodes.push(Node::new(gpu, KernelChoice::Always(kernel), grid, bindings));
+                };
+                let Look { largest, tops, cuts, found, counts, list, bests } = look;
+                let report = recipe.logprobs.and(report.as_ref());
+                if let Some(LogprobBuffers { asked, cuts, found, counts, kept }) = report {
+                    kept.iter().for_each(|kept| node(Kernel::Keep, segments, &[(3, kept)]));
+                    node(Kernel::Survey, segments, &[(3, largest), (4, asked), (5, tops)]);
+                    node(Kernel::Bound, WorkGrid::Rows, &[(2, largest), (3, tops), (4, asked), (5, cuts)]);
+                    node(Kernel::Gather, segments, &[(3, cuts), (4, asked), (5, found), (6, counts)]);
                 }
-                _ if recipe.filter => node(Kernel::SampleKept, Grid::Rows, &[(5, cuts), (6, list)]),
-                _ => {
-                    node(Kernel::Sample(noise), segments, &[(5, bests)]);
-                    if self::segments(model) > 1 {
-                        node(Kernel::Settle(noise), Grid::Rows, &[(5, bests)]);
+                if recipe.masked {
+                    node(Kernel::Mask, segments, &[(3, &masks)]);
+                }
+                if recipe.adjust {
+                    let RoundBuffers { seen, biases, counts, text, .. } = buffers;
+                    node(Kernel::Adjust, WorkGrid::Rows, &[(5, seen), (6, biases), (7, counts), (8, text)]);
+                }
+                if recipe.survey {
+                    node(Kernel::Survey, segments, &[(3, largest), (5, tops)]);
+                    node(Kernel::Bound, WorkGrid::Rows, &[(2, largest), (3, tops), (5, cuts)]);
+                }
+                if recipe.filter {
+                    node(Kernel::Gather, segments, &[(3, cuts), (5, found), (6, counts)]);
+                    node(Kernel::Filter, WorkGrid::Rows, &[(3, cuts), (5, found), (6, counts), (7, list)]);
+                }
+                let noise = if recipe.draw == Draw::Greedy { Noise::None } else { Noise::Gumbel };
+                match recipe.draw {
+                    Draw::Rejection => {
+                        // Without a draft model these bindings are not read.
+                        let (draft_logits, draft_cuts) =
+                            drafted.map_or((&buffers.biases, cuts), |(draft, look)| (draft.logits(), &look.cuts));
+                        let tokens = if recipe.filter { Tokens::Kept } else { Tokens::All };
+                        let own = [(5, draft_logits), (6, cuts), (7, draft_cuts), (8, bests), (9, list)];
+                        node(Kernel::Reject(tokens), segments, &own[..if recipe.filter { 5 } else { 4 }]);
+                        node(Kernel::RejectSettle, WorkGrid::Rows, &own[..4]);
+                    }
+                    _ if recipe.filter => node(Kernel::SampleKept, WorkGrid::Rows, &[(5, cuts), (6, list)]),
+                    _ => {
+                        node(Kernel::Sample(noise), segments, &[(5, bests)]);
+                        if self::segments(model) > 1 {
+                            node(Kernel::Settle(noise), WorkGrid::Rows, &[(5, bests)]);
+                        }
                     }
                 }
-            }
-            if let Some(Report { asked, cuts, found, counts, kept }) = report {
-                let logits = kept.as_ref().unwrap_or(model.logits());
-                let own = [(2, logits), (4, asked), (5, cuts), (6, found), (7, counts)];
-                node(Kernel::Logprobs, Grid::Rows, &own);
-            }
-            nodes.iter().for_each(|node| gpu.compile(node.best(1, Variants::default())));
-            nodes
-        };
+                if let Some(LogprobBuffers { asked, cuts, found, counts, kept }) = report {
+                    let logits = kept.as_ref().unwrap_or(model.logits());
+                    let own = [(2, logits), (4, asked), (5, cuts), (6, found), (7, counts)];
+                    node(Kernel::Logprobs, WorkGrid::Rows, &own);
+                }
+                nodes.iter().for_each(|node| gpu.compile(node.best(1, Variants::default())));
+                nodes
+            };
         let drafted = draft.zip(draft_look.as_ref());
         let by_model = drafted.zip(drafting);
         let by_model = by_model.map(|((draft, look), block)| bind(draft, look, block, recipe.of_draft(), None));
@@ -220,7 +224,7 @@ impl Sampler {
 }
 
 /// Buffers for log-probabilities.
-struct Report {
+struct LogprobBuffers {
     /// Sampling block whose `top_k` is the number of most likely tokens.
     asked: Buffer,
     /// `cuts`, `found` and `counts` as in [`Look`], but kept until a token is chosen.
@@ -231,8 +235,8 @@ struct Report {
     kept: Option<Buffer>,
 }
 
-impl Report {
-    fn new(gpu: &Gpu, target: &Model, top: usize, changes: bool) -> Result<Self> {
+impl LogprobBuffers {
+    fn new(gpu: &Gpu, target: &GpuModel, top: usize, changes: bool) -> Result<Self> {
         let processors = Processors { top_k: top.max(1), ..Processors::default() };
         let asked = block(&Sampling { processors, ..Sampling::default() });
         let (segments, rows) = (segments(target) as usize, MAX_DRAFT + 1);
@@ -248,7 +252,7 @@ impl Report {
 }
 
 /// Returns the number of workgroups that share a row of logits.
-fn segments(model: &Model) -> u32 {
+fn segments(model: &GpuModel) -> u32 {
     model.spec().vocab_size.div_ceil(Kernel::SEGMENT) as u32
 }
 
@@ -271,7 +275,7 @@ struct Look {
 }
 
 impl Look {
-    fn new(gpu: &Gpu, model: &Model, buffers: &RoundBuffers, filters: bool) -> Result<Self> {
+    fn new(gpu: &Gpu, model: &GpuModel, buffers: &RoundBuffers, filters: bool) -> Result<Self> {
         // Both models use the shared lists in turn, unless the draft model needs longer ones.
         let [found, list] = remaining_tokens(model.spec().vocab_size);
         let or_own = |shared: &Buffer, bytes| {
@@ -292,7 +296,7 @@ impl Look {
 }
 
 fn record(nodes: &[Node], recorder: &mut Recorder<'_>, rows: usize) {
-    let pass = Pass { rows: rows as u32, positions: &(0..=0), variants: Variants::default(), outs: u32::MAX };
+    let pass = GpuPass { rows: rows as u32, positions: &(0..=0), variants: Variants::default(), outs: u32::MAX };
     nodes.iter().for_each(|node| node.record(recorder, pass));
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Flight {
 
 /// Everything that determines the commands of a round.
 #[derive(PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct ShapeKey {
     pub shape: Shape,
     /// Blocks of positions that attention computes, per pass.
     pub blocks: Vec<u32>,
@@ -66,7 +66,7 @@ pub(super) struct Key {
 #[derive(Default)]
 pub(super) struct Ahead {
     /// Commands of a round's consecutive submissions, by key.
-    pub prepared: Vec<(Key, Vec<Prepared>)>,
+    pub prepared: Vec<(ShapeKey, Vec<Prepared>)>,
     /// A round to be submitted ahead, with its commands.
     pub repeat: Option<(Flight, Prepared)>,
     /// Shapes of the latest rounds, which are likely to recur.

@@ -13,13 +13,13 @@ const PORTION: u64 = 4 << 20;
 const BACKLOG: u64 = 64 << 20;
 
 /// A matrix on the GPU: its rows in order, split by stored type and by the size limit of a binding.
-pub struct Matrix {
+pub struct GpuMatrix {
     /// Pieces in row order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<MatrixPiece>,
 }
 
 /// Consecutive rows of a matrix.
-pub struct Piece {
+pub struct MatrixPiece {
     /// [rows / 16, units, 16], each of 16 bytes: see [`interleave`].
     pub buffer: Buffer,
     /// First row.
@@ -32,14 +32,14 @@ pub struct Piece {
     pub row: Row,
 }
 
-impl Piece {
+impl MatrixPiece {
     /// Returns the format that kernels read.
     pub fn format(&self) -> Format {
         Format::of(self.dtype)
     }
 }
 
-impl Matrix {
+impl GpuMatrix {
     /// Allocates a matrix, in pieces no larger than a binding.
     pub fn allocate(gpu: &Gpu, plan: &MatrixPlan, sections: &[Section]) -> Result<Self> {
         let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
@@ -55,7 +55,7 @@ impl Matrix {
             for first in section.rows.clone().step_by(fitting) {
                 let rows = fitting.min(section.rows.end - first);
                 let buffer = gpu.buffer(&plan.label, rows.next_multiple_of(TOGETHER) as u64 * row_bytes)?;
-                pieces.push(Piece { buffer, first, rows, dtype: section.dtype, row });
+                pieces.push(MatrixPiece { buffer, first, rows, dtype: section.dtype, row });
             }
         }
         Ok(Self { pieces })
@@ -90,7 +90,7 @@ impl Matrix {
     }
 }
 
-impl Piece {
+impl MatrixPiece {
     /// Reads rows of the matrix in the GPU's layout.
     async fn read<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
         let row_bytes = self.row.bytes();

@@ -1,11 +1,11 @@
 //! A client for servers of the same model: detects their API, retries, and switches to another server after a failure.
 
-use super::dialect::{Answer, Dialect, words};
+use super::dialect::{Dialect, ServerAnswer, words};
 use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::transport::{Incoming, Piece, Request, Transport};
 use super::tries::{MALFORMED, Tries};
-use super::vocabulary::Probe;
+use super::vocabulary::VocabularyProbe;
 use crate::error::{Error, Result};
 use crate::target::Traffic;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 const LARGEST: usize = 256 << 20;
 
 /// The failure of a try.
-pub(super) enum Failed {
+pub(super) enum RequestFailure {
     /// A transient failure.
     Passing {
         reason: String,
@@ -31,7 +31,7 @@ pub(super) enum Failed {
     Finally(Error),
 }
 
-impl From<String> for Failed {
+impl From<String> for RequestFailure {
     fn from(reason: String) -> Self {
         Self::Passing { reason, overloaded: false, after: None }
     }
@@ -56,10 +56,10 @@ pub(super) struct Sent {
 
 /// A client of the servers of an endpoint.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct ServerClient {
     transport: Rc<dyn Transport>,
     endpoint: Endpoint,
-    probe: Probe,
+    probe: VocabularyProbe,
     replicas: Vec<Replica>,
     /// Index of the current server.
     at: usize,
@@ -70,9 +70,9 @@ pub(super) struct Client {
     pub warnings: Vec<String>,
 }
 
-impl Client {
+impl ServerClient {
     /// Connects to the first server that answers.
-    pub async fn connect(transport: Rc<dyn Transport>, endpoint: Endpoint, probe: Probe) -> Result<Self> {
+    pub async fn connect(transport: Rc<dyn Transport>, endpoint: Endpoint, probe: VocabularyProbe) -> Result<Self> {
         let replica = |url: &String| Replica { url: url.clone(), dialect: None, tells_cached: true };
         let replicas = endpoint.urls.iter().map(replica).collect();
         let (traffic, warnings) = (Traffic::default(), Vec::new());
@@ -134,7 +134,7 @@ impl Client {
     }
 
     /// Makes one try.
-    async fn ask(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>, Failed> {
+    async fn ask(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>, RequestFailure> {
         if sent.is_none() {
             self.meet().await?;
             *sent = self.send(text, rows);
@@ -144,7 +144,8 @@ impl Client {
         let reads_cache = dialect == Dialect::Vllm && rows > 1 && self.replicas[replica].tells_cached;
         match self.whole(&mut **incoming).await {
             Ok(answer) => {
-                let Answer { ids, cached } = dialect.read(&answer, text.len(), rows).map_err(Failed::Malformed)?;
+                let ServerAnswer { ids, cached } =
+                    dialect.read(&answer, text.len(), rows).map_err(RequestFailure::Malformed)?;
                 self.traffic.num_prompt_tokens += text.len();
                 self.traffic.num_cached_tokens += cached.unwrap_or(0);
                 if !reads_cache || cached.is_some_and(|cached| cached <= first) {
@@ -153,32 +154,32 @@ impl Client {
                 self.replicas[replica].tells_cached = cached.is_some();
             }
             // For cached positions vLLM returns arbitrary memory contents, and fails if those are numbers that JSON lacks.
-            Err(Failed::Refused(400, _)) if reads_cache => {}
+            Err(RequestFailure::Refused(400, _)) if reads_cache => {}
             Err(failed) => return Err(failed),
         }
         // Generate from the cache instead, at little cost: as far as the result agrees with the text, it equals a verification.
         let body = dialect.generation(&self.endpoint.model, &text[..=first], rows);
         let Sent { incoming, .. } = sent.insert(self.send_body(dialect, body));
-        let mut ids = dialect.written(&self.whole(&mut **incoming).await?, rows).map_err(Failed::Malformed)?;
+        let mut ids = dialect.written(&self.whole(&mut **incoming).await?, rows).map_err(RequestFailure::Malformed)?;
         let agreed = ids.iter().zip(&text[first + 1..]).take_while(|(id, draft)| id == draft).count();
         ids.truncate(agreed + 1);
         Ok(ids)
     }
 
     /// Checks that the server has the model, detects its API, and compares the tokenizer.
-    async fn meet(&mut self) -> Result<(), Failed> {
+    async fn meet(&mut self) -> Result<(), RequestFailure> {
         if self.replicas[self.at].dialect.is_some() {
             return Ok(());
         }
         let models = self.get("/v1/models", None).await?;
-        let models: Value =
-            serde_json::from_slice(&models).map_err(|_| Failed::Malformed("its list of models is no JSON".into()))?;
+        let models: Value = serde_json::from_slice(&models)
+            .map_err(|_| RequestFailure::Malformed("its list of models is no JSON".into()))?;
         let names = |model: &Value| model["id"].as_str().map(str::to_owned);
         let listed = models["data"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(model) = listed.iter().find(|one| one["id"] == *self.endpoint.model) else {
             let names = listed.iter().filter_map(names).collect::<Vec<_>>().join(", ");
             let reason = format!("the server has no such model; it has: {names}");
-            return Err(Failed::Finally(Error::NotFound { path: self.endpoint.model.clone(), reason }));
+            return Err(RequestFailure::Finally(Error::NotFound { path: self.endpoint.model.clone(), reason }));
         };
         let longest = model["max_model_len"].as_u64().map(|longest| longest as usize);
         let dialect = match model["owned_by"].as_str() {
@@ -193,18 +194,18 @@ impl Client {
     }
 
     /// Returns the first API that the server supports.
-    async fn find_dialect(&mut self) -> Result<Dialect, Failed> {
+    async fn find_dialect(&mut self) -> Result<Dialect, RequestFailure> {
         let mut reason = String::new();
         for dialect in [Dialect::Vllm, Dialect::Completions, Dialect::Sglang] {
             // Every model has token 0.
             let body = dialect.verification(&self.endpoint.model, &[0, 0], 2, true);
             let told = match self.get(dialect.path(), Some(body)).await {
                 Ok(answer) => dialect.read(&answer, 2, 2),
-                Err(Failed::Refused(_, words)) => Err(words),
+                Err(RequestFailure::Refused(_, words)) => Err(words),
                 Err(failed) => return Err(failed),
             };
             match told {
-                Ok(Answer { cached, .. }) => {
+                Ok(ServerAnswer { cached, .. }) => {
                     self.replicas[self.at].tells_cached = cached.is_some();
                     let missing = match dialect {
                         Dialect::Completions => "--enable-scale-out --enable-prompt-tokens-details",
@@ -222,20 +223,20 @@ impl Client {
         }
         let reason =
             format!("it does not tell what the model finds of a prompt's tokens, as vLLM and SGLang do ({reason})");
-        Err(Failed::Finally(Error::Network { url: self.place().0.into(), reason }))
+        Err(RequestFailure::Finally(Error::Network { url: self.place().0.into(), reason }))
     }
 
-    async fn check_vocabulary(&mut self) -> Result<(), Failed> {
+    async fn check_vocabulary(&mut self) -> Result<(), RequestFailure> {
         let told = match self.get("/tokenize", Some(self.probe.question(&self.endpoint.model))).await {
             Ok(answer) => self.probe.difference(&answer),
-            Err(Failed::Refused(..)) => None,
+            Err(RequestFailure::Refused(..)) => None,
             Err(failed) => return Err(failed),
         };
         let url = self.place().0.to_owned();
         match told {
             Some(None) => {}
             Some(Some(difference)) => {
-                return Err(Failed::Finally(Error::TokenizerMismatch { url, reason: difference }));
+                return Err(RequestFailure::Finally(Error::TokenizerMismatch { url, reason: difference }));
             }
             None => self
                 .warnings
@@ -245,7 +246,7 @@ impl Client {
     }
 
     /// Returns a whole answer. With a body the request is a POST.
-    async fn get(&self, path: &str, body: Option<Value>) -> Result<Vec<u8>, Failed> {
+    async fn get(&self, path: &str, body: Option<Value>) -> Result<Vec<u8>, RequestFailure> {
         let mut incoming = self.post(path, body);
         self.whole(&mut *incoming).await
     }
@@ -257,13 +258,13 @@ impl Client {
         self.transport.send(Request { url, key: api_key.clone(), body, timeout: *timeout })
     }
 
-    async fn whole(&self, incoming: &mut dyn Incoming) -> Result<Vec<u8>, Failed> {
+    async fn whole(&self, incoming: &mut dyn Incoming) -> Result<Vec<u8>, RequestFailure> {
         let (mut status, mut after, mut body) = (0, None, Vec::new());
         while let Some(piece) = incoming.next().await? {
             match piece {
                 Piece::Head { status: found, retry_after } => (status, after) = (found, retry_after),
                 Piece::Bytes(bytes) if body.len() + bytes.len() > LARGEST => {
-                    return Err(Failed::Malformed(format!("its answer is larger than {LARGEST} bytes")));
+                    return Err(RequestFailure::Malformed(format!("its answer is larger than {LARGEST} bytes")));
                 }
                 Piece::Bytes(bytes) => body.extend(bytes),
             }
@@ -272,7 +273,7 @@ impl Client {
     }
 
     /// Classifies an answer without success status.
-    fn refusal(&self, status: u16, after: Option<f64>, body: &[u8]) -> Failed {
+    fn refusal(&self, status: u16, after: Option<f64>, body: &[u8]) -> RequestFailure {
         let mut words = words(&serde_json::from_slice(body).unwrap_or(Value::Null));
         // A server may quote the request.
         if let Some(key) = &self.endpoint.api_key {
@@ -280,36 +281,38 @@ impl Client {
         }
         let url = self.place().0.to_owned();
         match (status, &self.endpoint.api_key) {
-            (401 | 403, None) => Failed::Finally(Error::Unauthorized {
+            (401 | 403, None) => RequestFailure::Finally(Error::Unauthorized {
                 url,
                 reason: "it wants a key (FORETOKEN_API_KEY, api_key)".into(),
             }),
-            (401 | 403, Some(_)) => Failed::Finally(Error::Unauthorized { url, reason: "it refuses the key".into() }),
-            (300..=399, _) => Failed::Refused(status, "it redirects to another address: name that one".into()),
+            (401 | 403, Some(_)) => {
+                RequestFailure::Finally(Error::Unauthorized { url, reason: "it refuses the key".into() })
+            }
+            (300..=399, _) => RequestFailure::Refused(status, "it redirects to another address: name that one".into()),
             // 501 and 505 are permanent.
             (408 | 425 | 429 | 500 | 502..=504 | 506.., _) => {
                 let overloaded = matches!(status, 429 | 503);
-                Failed::Passing { reason: format!("the server answered {status} ({words})"), overloaded, after }
+                RequestFailure::Passing { reason: format!("the server answered {status} ({words})"), overloaded, after }
             }
-            _ => Failed::Refused(status, words),
+            _ => RequestFailure::Refused(status, words),
         }
     }
 
     /// Handles a failure: pauses, or switches to another server. Fails if a retry makes no sense.
-    async fn overcome(&mut self, failed: Failed, tries: &mut Tries) -> Result<()> {
+    async fn overcome(&mut self, failed: RequestFailure, tries: &mut Tries) -> Result<()> {
         let url = self.place().0.to_owned();
         let (reason, overloaded, after) = match failed {
-            Failed::Finally(error) => return Err(error),
-            Failed::Refused(404, reason) => return Err(Error::NotFound { path: url, reason }),
-            Failed::Refused(status, words) => {
+            RequestFailure::Finally(error) => return Err(error),
+            RequestFailure::Refused(404, reason) => return Err(Error::NotFound { path: url, reason }),
+            RequestFailure::Refused(status, words) => {
                 return Err(Error::Network { url, reason: format!("the server answered {status}: {words}") });
             }
-            Failed::Malformed(reason) if tries.count_malformed() => {
+            RequestFailure::Malformed(reason) if tries.count_malformed() => {
                 let reason = format!("{reason}, {MALFORMED} times: check that this is the address of vLLM or SGLang");
                 return Err(Error::Network { url, reason });
             }
-            Failed::Malformed(reason) => (reason, false, None),
-            Failed::Passing { reason, overloaded, after } => (reason, overloaded, after),
+            RequestFailure::Malformed(reason) => (reason, false, None),
+            RequestFailure::Passing { reason, overloaded, after } => (reason, overloaded, after),
         };
         self.at = (self.at + 1) % self.replicas.len();
         match tries.next(after) {

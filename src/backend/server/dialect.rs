@@ -15,7 +15,7 @@ pub enum Dialect {
 
 /// Answer of a server about a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ServerAnswer {
     /// The most likely token after each of the last tokens.
     pub ids: Vec<u32>,
     /// Leading tokens that came from the prefix cache, if the server reports them.
@@ -94,7 +94,7 @@ impl Dialect {
     }
 
     /// Reads the answer to [`Self::verification`] of a text of `length` tokens. Errors are messages for users.
-    pub fn read(self, body: &[u8], length: usize, rows: usize) -> Result<Answer, String> {
+    pub fn read(self, body: &[u8], length: usize, rows: usize) -> Result<ServerAnswer, String> {
         let answer: Value = serde_json::from_slice(body).map_err(|_| "what came is no JSON")?;
         let (last, places, cached, read) = match self {
             Self::Vllm | Self::Completions => {
@@ -132,7 +132,7 @@ impl Dialect {
             Some([last]) => ids.push(token(last).ok_or("its token is none")?),
             other => return Err(format!("it wrote {} tokens, but 1 was asked for", other.map_or(0, <[_]>::len))),
         }
-        Ok(Answer { ids, cached })
+        Ok(ServerAnswer { ids, cached })
     }
 
     /// Reads the answer to [`Self::generation`]: 1 to `most` tokens. Errors are messages for users.

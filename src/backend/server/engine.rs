@@ -1,6 +1,6 @@
 //! A target on a server with a local draft model.
 
-use super::target::{Server, refused};
+use super::target::{ServerTarget, refused};
 use crate::backend::{Backend, LocalModel};
 use crate::constraint::Shared;
 use crate::error::{Error, Result};
@@ -12,8 +12,8 @@ use web_time::Instant;
 
 /// A target on a server and, if there is one, its draft model on a local device.
 pub struct ServerBackend {
-    server: Server,
-    draft: Option<DraftModel>,
+    server: ServerTarget,
+    draft: Option<LocalDraft>,
     /// Why the draft model is no longer used.
     failed: Option<String>,
     /// Seconds spent on the submitted round's draft.
@@ -21,7 +21,7 @@ pub struct ServerBackend {
 }
 
 /// A draft model on a local device.
-struct DraftModel {
+struct LocalDraft {
     model: Box<dyn Backend>,
     drafting: Drafting,
     /// Probability below which a token ends the draft.
@@ -30,17 +30,17 @@ struct DraftModel {
 
 impl ServerBackend {
     /// Combines a target with a draft model, which drafts greedily.
-    pub fn new(server: Server, draft: Option<Box<dyn Backend>>) -> Self {
+    pub fn new(server: ServerTarget, draft: Option<Box<dyn Backend>>) -> Self {
         let draft = draft.map(|model| {
             let drafting = Drafting::new(model.prefill_chunk(), model.capacity());
-            DraftModel { model, drafting, confidence: 0.0 }
+            LocalDraft { model, drafting, confidence: 0.0 }
         });
         Self { server, draft, failed: None, waited: 0.0 }
     }
 
     /// Drafts as [`Drafting::write`] does. After an error the draft model is dropped, and the text goes on without it.
     async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
-        let Some(DraftModel { model, drafting, confidence }) = &mut self.draft else { return Vec::new() };
+        let Some(LocalDraft { model, drafting, confidence }) = &mut self.draft else { return Vec::new() };
         let step = async |position, tokens: &[u32]| {
             model.truncate(position);
             let known = Draft::Tokens(tokens[1..].to_vec());
@@ -89,7 +89,7 @@ impl Backend for ServerBackend {
 impl Target for ServerBackend {
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.server.sample_by(sampling)?;
-        let Some(DraftModel { model, confidence, .. }) = &mut self.draft else { return Ok(()) };
+        let Some(LocalDraft { model, confidence, .. }) = &mut self.draft else { return Ok(()) };
         *confidence = sampling.confidence;
         let logprobs = (*confidence > 0.0).then_some(0);
         model.sample_by(&Sampling { logprobs, ..Sampling::default() })
@@ -117,7 +117,7 @@ impl Target for ServerBackend {
     }
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
-        let Some(DraftModel { model, drafting, .. }) = &mut self.draft else { return Ok(0) };
+        let Some(LocalDraft { model, drafting, .. }) = &mut self.draft else { return Ok(0) };
         let read = async |position, chunk: &[u32]| {
             model.truncate(position);
             model.prefill(chunk).await

@@ -28,6 +28,6 @@ pub use endpoint::{Endpoint, Key};
 pub use engine::{ServerBackend, lacks};
 #[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
 pub use http::Http;
-pub use target::Server;
+pub use target::ServerTarget;
 pub use transport::{Incoming, Later, Piece, Request, Transport};
-pub use vocabulary::Probe;
+pub use vocabulary::VocabularyProbe;

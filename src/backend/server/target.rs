@@ -1,11 +1,11 @@
 //! A target on servers, as a [`Target`].
 
-use super::client::{Client, Sent};
+use super::client::{Sent, ServerClient};
 use super::dialect::Dialect;
 use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::transport::Transport;
-use super::vocabulary::Probe;
+use super::vocabulary::VocabularyProbe;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::sample::{Draw, Processors, Sampling};
@@ -17,19 +17,19 @@ use std::rc::Rc;
 ///
 /// If another plain round follows a plain round, the server streams tokens ([`Queue::repeat`]). The following rounds take these tokens
 /// until a different request is needed.
-pub struct Server {
-    client: Client,
+pub struct ServerTarget {
+    client: ServerClient,
     info: DeviceInfo,
     vocab: u32,
     capacity: usize,
     cached: Vec<u32>,
-    round: Option<Round>,
+    round: Option<ServerRound>,
     /// `true`: a plain round follows the submitted one.
     repeats: bool,
 }
 
 /// A submitted round. The request of a plain one is sent when it is known what follows it.
-struct Round {
+struct ServerRound {
     pending: u32,
     draft: Vec<u32>,
     sent: Option<Sent>,
@@ -37,7 +37,7 @@ struct Round {
     stream: Option<Stream>,
 }
 
-impl Server {
+impl ServerTarget {
     /// Connects to servers: detects their API and compares the tokenizer. `context`: maximum tokens of a text.
     ///
     /// # Errors
@@ -46,11 +46,11 @@ impl Server {
     pub async fn connect(
         transport: Rc<dyn Transport>,
         endpoint: Endpoint,
-        probe: Probe,
+        probe: VocabularyProbe,
         context: Option<usize>,
     ) -> Result<Self> {
         let vocab = probe.vocab_size();
-        Ok(Self::new(Client::connect(transport, endpoint, probe).await?, vocab, context))
+        Ok(Self::new(ServerClient::connect(transport, endpoint, probe).await?, vocab, context))
     }
 
     /// Creates another target on the servers, which starts with server number `replica`.
@@ -58,7 +58,7 @@ impl Server {
         Ok(Self::new(self.client.beginning_with(replica).await?, self.vocab, Some(self.capacity)))
     }
 
-    fn new(client: Client, vocab: u32, context: Option<usize>) -> Self {
+    fn new(client: ServerClient, vocab: u32, context: Option<usize>) -> Self {
         // The token that the server writes needs a position too.
         let longest = client.longest.map(|longest| longest.saturating_sub(1));
         let capacity = [context, longest].into_iter().flatten().min().unwrap_or(4096);
@@ -105,7 +105,7 @@ pub(super) fn refused(option: &'static str, value: &str, allowed: &str) -> Error
 }
 
 #[async_trait(?Send)]
-impl Target for Server {
+impl Target for ServerTarget {
     /// Checks that a server supports this sampling: it reports only its most likely tokens, so other changes to logits could only be
     /// guessed.
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
@@ -158,12 +158,14 @@ impl Target for Server {
         draft.truncate(MAX_DRAFT);
         self.check_room(1 + draft.len())?;
         let sent = if draft.is_empty() { None } else { self.client.send(&self.text(pending, &draft), draft.len() + 1) };
-        self.round = Some(Round { pending, draft, sent, stream: None });
+        self.round = Some(ServerRound { pending, draft, sent, stream: None });
         Ok(())
     }
 
     async fn finish(&mut self) -> Result<Verified> {
-        let Some(Round { pending, draft, sent, stream }) = &mut self.round else { return Ok(Verified::default()) };
+        let Some(ServerRound { pending, draft, sent, stream }) = &mut self.round else {
+            return Ok(Verified::default());
+        };
         let (before, text) = (self.cached.len(), [&self.cached[..], &[*pending], draft].concat());
         let written = match stream {
             Some(stream) => stream.next().await,
@@ -188,7 +190,7 @@ impl Target for Server {
         self.cached = text;
         self.cached.truncate(before + 1 + draft.len());
         if std::mem::take(&mut self.repeats) {
-            self.round = Some(Round { pending: ids[ids.len() - 1], draft: Vec::new(), sent: None, stream });
+            self.round = Some(ServerRound { pending: ids[ids.len() - 1], draft: Vec::new(), sent: None, stream });
         } else {
             self.client.traffic.num_aborted += usize::from(stream.is_some());
         }
@@ -197,9 +199,9 @@ impl Target for Server {
     }
 }
 
-impl Queue for Server {
+impl Queue for ServerTarget {
     fn prepare(&mut self, repeats: bool) -> bool {
-        let Some(Round { pending, draft, sent: None, stream }) = &self.round else { return false };
+        let Some(ServerRound { pending, draft, sent: None, stream }) = &self.round else { return false };
         let repeats = repeats && draft.is_empty() && self.cached.len() + 2 <= self.capacity;
         if stream.is_some() {
             return repeats;

@@ -11,13 +11,13 @@ const SPECIAL: usize = 64;
 
 /// A text and its tokens.
 #[derive(Debug, Clone)]
-pub struct Probe {
+pub struct VocabularyProbe {
     text: String,
     ids: Vec<u32>,
     vocab_size: u32,
 }
 
-impl Probe {
+impl VocabularyProbe {
     /// Creates a text from tokens of this tokenizer.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let end = tokenizer.vocab_size() as u32;

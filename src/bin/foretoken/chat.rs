@@ -1,7 +1,7 @@
 //! `foretoken chat`: a conversation. Each turn passes the whole conversation to the model; most of it is still cached.
 
 use super::lines::Lines;
-use super::load::Pair;
+use super::load::ModelFlags;
 use super::options::{CapacityFlags, GenerateFlags, LongChatFlags};
 use super::print::{Colour, Printer, name_device, table};
 use super::writer::{self, Targets};
@@ -33,9 +33,9 @@ of an instruct model.";
 
 /// Models and options of a chat.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct ChatArgs {
     #[command(flatten)]
-    pair: Pair,
+    pair: ModelFlags,
     #[command(flatten)]
     capacity: CapacityFlags,
     #[command(flatten)]
@@ -51,11 +51,11 @@ pub(super) struct Args {
     colour: Colour,
 }
 
-pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) async fn run(args: &ChatArgs, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.capacity)?;
     let options = args.long_chats.set(args.generation.options()?)?;
     let generator = writer::load(&args.pair, &args.targets, &load).await?;
-    let mut chat = Chat {
+    let mut chat = ChatLoop {
         generator,
         options,
         system: args.system.clone(),
@@ -130,7 +130,7 @@ fn parse(line: &str) -> Result<Line<'_>> {
 }
 
 /// A conversation.
-struct Chat<'a> {
+struct ChatLoop<'a> {
     generator: Box<Generator>,
     options: GenerateOptions,
     system: Option<String>,
@@ -142,8 +142,8 @@ struct Chat<'a> {
     json: bool,
 }
 
-impl Chat<'_> {
-    fn greet(&self, args: &Args) -> Result<()> {
+impl ChatLoop<'_> {
+    fn greet(&self, args: &ChatArgs) -> Result<()> {
         let draft =
             args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
         let device = name_device(self.generator.device());

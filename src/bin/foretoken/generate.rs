@@ -1,6 +1,6 @@
 //! `foretoken generate`: prints the continuation of a prompt as it is generated, with a summary of speed and drafting.
 
-use super::load::Pair;
+use super::load::ModelFlags;
 use super::options::{CapacityFlags, GenerateFlags};
 use super::print::{Colour, Printer, summary};
 use super::writer::{self, Targets};
@@ -18,11 +18,11 @@ use std::ops::ControlFlow;
 
 /// Prompt, models and options.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct GenerateArgs {
     /// Text to continue; `-` or none: standard input, without its last line break
     prompt: Option<String>,
     #[command(flatten)]
-    pair: Pair,
+    pair: ModelFlags,
     #[command(flatten)]
     capacity: CapacityFlags,
     #[command(flatten)]
@@ -47,15 +47,15 @@ pub(super) struct Args {
 
 /// Output of `--json`.
 #[derive(Serialize)]
-struct Report<'a> {
+struct GenerateReport<'a> {
     #[serde(flatten)]
     generation: &'a Generation,
     device: &'a DeviceInfo,
-    options: Used<'a>,
+    options: UsedOptions<'a>,
 }
 
 #[derive(Serialize)]
-struct Used<'a> {
+struct UsedOptions<'a> {
     model: String,
     assistant_model: Option<String>,
     #[serde(flatten)]
@@ -65,7 +65,7 @@ struct Used<'a> {
     chat: bool,
 }
 
-pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) async fn run(args: &GenerateArgs, json: bool) -> Result<(), Failure> {
     let (load, mut options) = (args.targets.options(&args.capacity)?, args.generation.options()?);
     let prompt = args.prompt()?;
     let count = args.num_return_sequences;
@@ -98,7 +98,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 
 /// Generates one text.
 async fn write(
-    args: &Args,
+    args: &GenerateArgs,
     json: bool,
     generator: &mut Generator,
     load: &LoadOptions,
@@ -109,8 +109,8 @@ async fn write(
         let generation = generator.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.targets.name(&args.pair)?;
         let assistant_model = args.pair.assistant()?.map(|files| files.model_name());
-        let options = Used { model, assistant_model, load, generate: options, chat: args.chat };
-        return print_json(&Report { generation: &generation, device: generator.device(), options });
+        let options = UsedOptions { model, assistant_model, load, generate: options, chat: args.chat };
+        return print_json(&GenerateReport { generation: &generation, device: generator.device(), options });
     }
     let mut printer = Printer::new(&args.colour);
     let generation = generator.generate(prompt, options, &mut |progress| printer.show(progress)).await;
@@ -121,7 +121,7 @@ async fn write(
     Ok(())
 }
 
-impl Args {
+impl GenerateArgs {
     fn prompt(&self) -> Result<Prompt> {
         let text = match self.prompt.as_deref() {
             Some(text) if text != "-" => text.to_owned(),

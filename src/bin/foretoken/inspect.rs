@@ -7,7 +7,7 @@ use super::{Failure, print_json};
 use foretoken::LoadOptions;
 use foretoken::internals::files::{self, Place};
 use foretoken::internals::gpu::{Gpu, GpuOptions};
-use foretoken::internals::load::{Inspection, ModelFiles, Share};
+use foretoken::internals::load::{DtypeShare, Inspection, ModelFiles};
 use foretoken::internals::model::ModelSpec;
 use foretoken::internals::weights::{Folder, Source};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use std::io::{self, Write};
 
 /// Model and its capacity.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct InspectArgs {
     /// Model: owner/name[@revision][:file] on the Hub (only headers are downloaded), or a folder [default: in a checkout, the tales model]
     #[arg(value_name = "MODEL", id = "name", conflicts_with = "model")]
     name: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct Args {
 
 /// Result of an inspection.
 #[derive(Serialize)]
-struct Report {
+struct InspectReport {
     #[serde(flatten)]
     inspection: Inspection,
     spec: ModelSpec,
@@ -47,15 +47,15 @@ struct Unsplit {
     bytes: u64,
 }
 
-pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) async fn run(args: &InspectArgs, json: bool) -> Result<(), Failure> {
     let options = args.capacity.options()?;
     let report = match args.name.as_deref().or(args.model.as_deref()) {
-        None => Report::new(tales()?, &options).await?,
+        None => InspectReport::new(tales()?, &options).await?,
         Some(name) => match files::locate("model", name)? {
-            Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
+            Place::Here(path) => InspectReport::new(Folder::open(path)?, &options).await?,
             Place::Hub(id) => {
                 let source = files::hub()?.open(&id).map_err(|error| files::neither(error, &id))?;
-                Report::new(source, &options.file(id.file)).await?
+                InspectReport::new(source, &options.file(id.file)).await?
             }
         },
     };
@@ -66,7 +66,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Report {
+impl InspectReport {
     async fn new(source: impl Source + 'static, options: &LoadOptions) -> foretoken::Result<Self> {
         let files = ModelFiles::open(source, options).await?;
         let gpu = Gpu::open(&GpuOptions::default()).await;
@@ -83,7 +83,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for InspectReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inspection { model, download_bytes, tensors, capacity, memory, total, device, unfit, .. } =
             &self.inspection;
@@ -106,7 +106,7 @@ impl fmt::Display for Report {
             writeln!(f, "{title:<12}{line}")?;
         }
         writeln!(f, "files       {}", Bytes(*download_bytes))?;
-        for (dtype, Share { count, bytes }) in &tensors.dtypes {
+        for (dtype, DtypeShare { count, bytes }) in &tensors.dtypes {
             writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;
         }
         writeln!(

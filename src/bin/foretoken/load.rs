@@ -11,7 +11,7 @@ use foretoken::{LoadOptions, Result};
 
 /// Target and draft model.
 #[derive(Args)]
-pub(super) struct Pair {
+pub(super) struct ModelFlags {
     /// Target: owner/name[@revision][:file] on the Hub, or a folder with config.json, model.safetensors, tokenizer.json [default: in a
     /// checkout, the tales model]
     #[arg(long, value_name = "MODEL")]
@@ -24,7 +24,7 @@ pub(super) struct Pair {
     no_assistant: bool,
 }
 
-impl Pair {
+impl ModelFlags {
     /// Opens the target's files.
     pub fn target(&self) -> Result<Folder> {
         target(self.model.as_deref())

@@ -37,38 +37,38 @@ const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wron
 #[command(name = "foretoken", version, after_help = EXITS)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: ProgramCommand,
     /// Print only JSON to stdout: one object per result (answer, text, embedding)
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum ProgramCommand {
     /// Continue a prompt
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
-    Generate(Box<generate::Args>),
+    Generate(Box<generate::GenerateArgs>),
     /// Chat with a model
     #[command(after_help = format!("{}\n\n{HUB}\n\n{EXITS}", chat::COMMANDS), allow_negative_numbers = true)]
-    Chat(Box<chat::Args>),
+    Chat(Box<chat::ChatArgs>),
     /// Print the embeddings of texts, one JSON list each
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
     Embed(measure::Embed),
     /// Print how likely continuations of a prompt are: log-probability, number of tokens, and text
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
-    Score(measure::Score),
+    Score(measure::ScoreArgs),
     /// Show a model's architecture, kernel calls and memory
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
-    Inspect(inspect::Args),
+    Inspect(inspect::InspectArgs),
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Store a model's matrices in another type
     #[command(after_help = EXITS)]
-    Quantize(quantize::Args),
+    Quantize(quantize::QuantizeArgs),
     /// Simulate speculation and distributed speculation from latencies, without a model
     #[command(after_help = EXITS)]
-    Simulate(simulate::Args),
+    Simulate(simulate::SimulateArgs),
 }
 
 fn main() -> ExitCode {
@@ -78,14 +78,14 @@ fn main() -> ExitCode {
     };
     let done = pollster::block_on(async {
         match command {
-            Command::Generate(args) => generate::run(&args, json).await,
-            Command::Chat(args) => chat::run(&args, json).await,
-            Command::Embed(args) => args.run(json).await,
-            Command::Score(args) => args.run(json).await,
-            Command::Inspect(args) => inspect::run(&args, json).await,
-            Command::Bench(args) => bench::run(&args, json).await,
-            Command::Quantize(args) => Ok(quantize::run(&args).await?),
-            Command::Simulate(args) => simulate::run(&args, json),
+            ProgramCommand::Generate(args) => generate::run(&args, json).await,
+            ProgramCommand::Chat(args) => chat::run(&args, json).await,
+            ProgramCommand::Embed(args) => args.run(json).await,
+            ProgramCommand::Score(args) => args.run(json).await,
+            ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
+            ProgramCommand::Bench(args) => bench::run(&args, json).await,
+            ProgramCommand::Quantize(args) => Ok(quantize::run(&args).await?),
+            ProgramCommand::Simulate(args) => simulate::run(&args, json),
         }
     });
     match done {

@@ -1,6 +1,6 @@
 //! `foretoken embed` and `foretoken score`: embeddings and scores of texts, without generation.
 
-use super::load::Pair;
+use super::load::ModelFlags;
 use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
 use foretoken::Prompt;
@@ -11,16 +11,16 @@ use std::io::{self, Write};
 
 /// A model and its device.
 #[derive(clap::Args)]
-struct Reader {
+struct LoadedModel {
     #[command(flatten)]
-    pair: Pair,
+    pair: ModelFlags,
     #[command(flatten)]
     capacity: CapacityFlags,
     #[command(flatten)]
     device: DeviceFlags,
 }
 
-impl Reader {
+impl LoadedModel {
     async fn load(&self) -> Result<Session, Failure> {
         let options = self.device.set(self.capacity.options()?)?;
         options.validate()?;
@@ -36,7 +36,7 @@ pub(super) struct Embed {
     #[arg(required = true)]
     texts: Vec<String>,
     #[command(flatten)]
-    reader: Reader,
+    reader: LoadedModel,
     /// Hidden states to use: mean (of all tokens) or last (of the last token)
     #[arg(long, value_name = "WHICH", default_value = "mean")]
     pooling: String,
@@ -59,17 +59,17 @@ impl Embed {
 
 /// A prompt and possible continuations.
 #[derive(clap::Args)]
-pub(super) struct Score {
+pub(super) struct ScoreArgs {
     /// Text before the continuations
     prompt: String,
     /// Texts that may follow the prompt, each with its leading space
     #[arg(required = true)]
     continuations: Vec<String>,
     #[command(flatten)]
-    reader: Reader,
+    reader: LoadedModel,
 }
 
-impl Score {
+impl ScoreArgs {
     pub async fn run(&self, json: bool) -> Result<(), Failure> {
         let mut session = self.reader.load().await?;
         let continuations: Vec<Prompt> = self.continuations.iter().cloned().map(Prompt::Text).collect();

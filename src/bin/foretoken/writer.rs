@@ -1,7 +1,7 @@
 //! Options that select the targets, and loading.
 
 use super::bar::Bar;
-use super::load::Pair;
+use super::load::ModelFlags;
 use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
 use foretoken::internals::backend::server::{Endpoint, Http, Key};
 use foretoken::internals::parallel;
@@ -40,7 +40,7 @@ impl Targets {
     }
 
     /// Returns the target's server; `None`: the target is local.
-    fn endpoint(&self, pair: &Pair) -> Result<Option<Endpoint>> {
+    fn endpoint(&self, pair: &ModelFlags) -> Result<Option<Endpoint>> {
         if self.target_url.is_empty() {
             return Ok(None);
         }
@@ -51,7 +51,7 @@ impl Targets {
     }
 
     /// Returns the target's name.
-    pub fn name(&self, pair: &Pair) -> Result<String> {
+    pub fn name(&self, pair: &ModelFlags) -> Result<String> {
         match self.endpoint(pair)? {
             Some(endpoint) => Ok(endpoint.model),
             None => Ok(pair.target()?.model_name()),
@@ -60,7 +60,7 @@ impl Targets {
 }
 
 /// Loads the models.
-pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Box<Generator>> {
+pub(super) async fn load(pair: &ModelFlags, targets: &Targets, options: &LoadOptions) -> Result<Box<Generator>> {
     let bar = Bar::loading();
     let mut loaded = |done, all| bar.show(done, all);
     match targets.endpoint(pair)? {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Rows of a text for the target: a known token, then draft tokens.
 #[derive(Debug, Clone, Copy)]
-struct Request {
+struct ClusterRequest {
     user: usize,
     text: usize,
     /// Task of distributed speculation.
@@ -24,13 +24,13 @@ enum Happens {
     /// A user requests a text.
     Begins { user: usize },
     /// A request arrives at its server.
-    Arrives(Request),
+    Arrives(ClusterRequest),
     /// An idle server starts a forward with all requests that arrived at that moment.
     Wakes { server: usize },
     /// A forward ends.
     Computed { server: usize },
     /// An answer arrives at its user.
-    Heard(Request),
+    Heard(ClusterRequest),
     /// Distributed speculation has drafted a token.
     Drafted { user: usize, text: usize, task: TaskId },
     /// The cancellation of a request arrives at its server.
@@ -38,7 +38,7 @@ enum Happens {
 }
 
 /// State of distributed speculation of a user.
-struct Distributed {
+struct DistributedUser {
     machine: Dsi,
     /// Task of the drafter, position of its next token, and tokens left.
     drafting: Option<(TaskId, usize, usize)>,
@@ -53,13 +53,13 @@ struct User {
     begun: f64,
     /// Known tokens of the text.
     known: usize,
-    distributed: Option<Distributed>,
+    distributed: Option<DistributedUser>,
 }
 
 #[derive(Default)]
-struct Server {
-    waiting: VecDeque<Request>,
-    running: Vec<Request>,
+struct ClusterServer {
+    waiting: VecDeque<ClusterRequest>,
+    running: Vec<ClusterRequest>,
     since: f64,
 }
 
@@ -74,7 +74,7 @@ struct Tally {
     latencies: Vec<f64>,
 }
 
-struct Run<'a> {
+struct ClusterRun<'a> {
     cluster: &'a Cluster,
     schedule: Schedule,
     lookahead: usize,
@@ -87,7 +87,7 @@ struct Run<'a> {
     planned: u64,
     random: SplitMix,
     users: Vec<User>,
-    servers: Vec<Server>,
+    servers: Vec<ClusterServer>,
     tally: Tally,
 }
 
@@ -95,11 +95,11 @@ struct Run<'a> {
 /// [`crate::Error::BadOption`].
 pub(super) fn run(cluster: &Cluster, schedule: Schedule, lookahead: usize, texts: &[Vec<bool>]) -> Result<Outcome> {
     let users = (0..cluster.users).map(|_| User::default()).collect();
-    let servers = (0..cluster.servers).map(|_| Server::default()).collect();
+    let servers = (0..cluster.servers).map(|_| ClusterServer::default()).collect();
     let (agenda, random, tally) = (BTreeMap::new(), SplitMix(cluster.seed), Tally::default());
     let (begun, now, planned) = (0, 0.0, 0);
     let mut run =
-        Run { cluster, schedule, lookahead, texts, begun, now, agenda, planned, random, users, servers, tally };
+        ClusterRun { cluster, schedule, lookahead, texts, begun, now, agenda, planned, random, users, servers, tally };
     for user in 0..cluster.users {
         run.rest(user);
     }
@@ -111,7 +111,7 @@ pub(super) fn run(cluster: &Cluster, schedule: Schedule, lookahead: usize, texts
     Ok(run.outcome())
 }
 
-impl Run<'_> {
+impl ClusterRun<'_> {
     fn plan(&mut self, after: f64, happens: Happens) {
         self.agenda.insert(((self.now + after).to_bits(), self.planned), happens);
         self.planned += 1;
@@ -132,7 +132,8 @@ impl Run<'_> {
             Happens::Drafted { user, text, task } => self.drafted(user, text, task),
             Happens::Cancels { user, text, task } => {
                 let server = self.server_of(user);
-                let cancelled = |request: &Request| (request.user, request.text, request.task) == (user, text, task);
+                let cancelled =
+                    |request: &ClusterRequest| (request.user, request.text, request.task) == (user, text, task);
                 self.servers[server].waiting.retain(|request| !cancelled(request));
             }
         }
@@ -167,7 +168,7 @@ impl Run<'_> {
             let target = Verifier { lookahead, sp_degree, patience, depth: 1 };
             let options = DsiOptions { verifiers: vec![target], room: tokens, ends: Vec::new() };
             let machine = Dsi::new(&PROMPT, options)?;
-            distributed = Some(Distributed { machine, drafting: None, in_flight: Vec::new() });
+            distributed = Some(DistributedUser { machine, drafting: None, in_flight: Vec::new() });
         }
         self.users[user] = User { text, begun: self.now, known: 0, distributed };
         if is_distributed {
@@ -180,13 +181,13 @@ impl Run<'_> {
     }
 
     /// Returns the next request of schedules with rounds.
-    fn next(&self, user: usize) -> Request {
+    fn next(&self, user: usize) -> ClusterRequest {
         let User { text, known, .. } = self.users[user];
         let drafts = self.lookahead.min(self.cluster.tokens - known - 1);
-        Request { user, text, task: 0, position: known, rows: drafts + 1 }
+        ClusterRequest { user, text, task: 0, position: known, rows: drafts + 1 }
     }
 
-    fn send(&mut self, request: Request) {
+    fn send(&mut self, request: ClusterRequest) {
         let drafts = if self.schedule == Schedule::Device { request.rows - 1 } else { 0 };
         let drafting = self.about(drafts as f64 * self.cluster.drafter_latency);
         self.plan(drafting + self.cluster.round_trip / 2.0, Happens::Arrives(request));
@@ -195,7 +196,7 @@ impl Run<'_> {
     /// Starts a forward with all waiting requests that fit.
     fn compute(&mut self, server: usize) {
         let Cluster { curve, kv_latency, max_num_seqs, server_drafter, .. } = self.cluster;
-        let Server { waiting, running, since } = &mut self.servers[server];
+        let ClusterServer { waiting, running, since } = &mut self.servers[server];
         let room = (max_num_seqs - running.len()).min(waiting.len());
         running.extend(waiting.drain(..room));
         let texts = running.len();
@@ -213,14 +214,14 @@ impl Run<'_> {
     }
 
     fn computed(&mut self, server: usize) {
-        let Server { running, since, .. } = &mut self.servers[server];
+        let ClusterServer { running, since, .. } = &mut self.servers[server];
         let done = std::mem::take(running);
         if let Some(from) = self.tally.from {
             self.tally.busy += self.now - since.max(from);
             self.tally.rows += done.iter().map(|request| request.rows).sum::<usize>();
         }
         for request in done {
-            let Request { user, text, position, rows, .. } = request;
+            let ClusterRequest { user, text, position, rows, .. } = request;
             if self.schedule != Schedule::Distributed {
                 let right = accepted(&self.texts[text], position, rows - 1);
                 self.write(user, right + 1);
@@ -244,8 +245,8 @@ impl Run<'_> {
         }
     }
 
-    fn heard(&mut self, request: Request) {
-        let Request { user, text, task, position, rows } = request;
+    fn heard(&mut self, request: ClusterRequest) {
+        let ClusterRequest { user, text, task, position, rows } = request;
         if self.schedule == Schedule::Distributed {
             // Answers to cancelled requests are ignored.
             let wanted = self.of(user, text).and_then(|distributed| {
@@ -278,7 +279,7 @@ impl Run<'_> {
     }
 
     /// Returns the user's distributed speculation, if that text is still being written.
-    fn of(&mut self, user: usize, text: usize) -> Option<&mut Distributed> {
+    fn of(&mut self, user: usize, text: usize) -> Option<&mut DistributedUser> {
         let user = &mut self.users[user];
         user.distributed.as_mut().filter(|_| user.text == text)
     }
@@ -312,7 +313,7 @@ impl Run<'_> {
                 Action::Verify { task, server, feed, rows } => {
                     distributed.in_flight.push((task, server));
                     let position = feed.keep + feed.tokens.len() - rows;
-                    self.send(Request { user, text, task, position, rows });
+                    self.send(ClusterRequest { user, text, task, position, rows });
                 }
                 Action::Cancel { task } => {
                     distributed.drafting.take_if(|drafting| drafting.0 == task);

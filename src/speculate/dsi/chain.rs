@@ -21,7 +21,7 @@ pub(super) enum Change {
 
 /// Tokens by position. A token that ends the text is always the last one.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(super) struct DsiChain {
     slots: Vec<Slot>,
     prompt: usize,
     target: usize,
@@ -30,7 +30,7 @@ pub(super) struct Chain {
     ends: Vec<u32>,
 }
 
-impl Chain {
+impl DsiChain {
     /// Creates a chain from a prompt, which is settled. `target`: the slowest model; `room`: tokens wanted.
     pub(super) fn new(prompt: &[u32], target: usize, room: usize, ends: Vec<u32>) -> Self {
         let slots = prompt.iter().map(|&id| Slot { id, by: target, trust: target }).collect();

@@ -1,12 +1,12 @@
 //! State machine: tasks in flight, effects of events, and the next actions.
 
-use super::chain::{Chain, Change};
+use super::chain::{Change, DsiChain};
 use super::{Action, Counts, DsiOptions, Event, Feed, TaskId, Verifier};
 use crate::error::{Error, Result};
 
 /// A verification in flight. It returns ids for positions `first + 1 ..= first + valid`.
 #[derive(Debug, Clone, Copy)]
-struct Task {
+struct VerifyTask {
     id: TaskId,
     server: usize,
     first: usize,
@@ -15,13 +15,13 @@ struct Task {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Drafting {
+struct DraftState {
     id: TaskId,
     left: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Server {
+struct ServerState {
     /// Index of its verifier.
     verifier: usize,
     here: bool,
@@ -34,15 +34,15 @@ struct Server {
 /// Distributed speculative inference of one text. See the [module](self) for the rules.
 #[derive(Debug)]
 pub struct Dsi {
-    chain: Chain,
+    chain: DsiChain,
     verifiers: Vec<Verifier>,
-    servers: Vec<Server>,
+    servers: Vec<ServerState>,
     /// By verifier: number of leading positions that it was given as input.
     fed: Vec<usize>,
     /// By verifier: start of the block of draft tokens that is being filled. A smaller task, given to an idle model, does not move it.
     block: Vec<usize>,
-    tasks: Vec<Task>,
-    drafting: Option<Drafting>,
+    tasks: Vec<VerifyTask>,
+    drafting: Option<DraftState>,
     /// True if the drafter has no proposal for the current text.
     dry: bool,
     /// Tokens of the drafter's copy of the text that are still valid.
@@ -76,10 +76,10 @@ impl Dsi {
                 return bad("patience", patience, format!("0 to lookahead ({lookahead})"));
             }
         }
-        let server = |verifier| Server { verifier, here: false, holds: 0, told: 0 };
+        let server = |verifier| ServerState { verifier, here: false, holds: 0, told: 0 };
         let servers = verifiers.iter().enumerate();
         Ok(Self {
-            chain: Chain::new(prompt, verifiers.len(), room, ends),
+            chain: DsiChain::new(prompt, verifiers.len(), room, ends),
             servers: servers.flat_map(|(at, verifier)| vec![server(at); verifier.sp_degree]).collect(),
             fed: vec![0; verifiers.len()],
             block: vec![prompt.len(); verifiers.len()],
@@ -158,7 +158,7 @@ impl Dsi {
     }
 
     fn drafted(&mut self, task: TaskId, ids: &[u32], actions: &mut Vec<Action>) {
-        let Some(Drafting { left, .. }) = self.drafting.filter(|drafting| drafting.id == task) else {
+        let Some(DraftState { left, .. }) = self.drafting.filter(|drafting| drafting.id == task) else {
             return;
         };
         let mut used = 0;
@@ -173,7 +173,7 @@ impl Dsi {
         self.told = self.chain.len();
         self.dry = ids.is_empty();
         let goes_on = !ids.is_empty() && ids.len() < left;
-        self.drafting = goes_on.then(|| Drafting { id: task, left: left - used });
+        self.drafting = goes_on.then(|| DraftState { id: task, left: left - used });
         // The draft has ended the text, or no more draft tokens can be used.
         if self.chain.draftable() == 0 {
             self.cancel_drafting(actions);
@@ -184,7 +184,7 @@ impl Dsi {
         let Some(at) = self.tasks.iter().position(|task| task.id == id) else {
             return;
         };
-        let Task { server, first, valid, .. } = self.tasks.remove(at);
+        let VerifyTask { server, first, valid, .. } = self.tasks.remove(at);
         let verifier = self.servers[server].verifier;
         let model = verifier + 1;
         // Missing ids have to be requested again.
@@ -215,7 +215,7 @@ impl Dsi {
         }
         // A faster model need not verify what a slower model has settled.
         let chain = &self.chain;
-        let is_open = |task: &Task, model| (1..=task.valid).any(|row| chain.is_open(task.first + row, model));
+        let is_open = |task: &VerifyTask, model| (1..=task.valid).any(|row| chain.is_open(task.first + row, model));
         let closed: Vec<TaskId> = (self.tasks.iter())
             .filter(|task| !is_open(task, self.servers[task.server].verifier + 1))
             .map(|task| task.id)
@@ -249,13 +249,13 @@ impl Dsi {
     }
 
     fn cancel_drafting(&mut self, actions: &mut Vec<Action>) {
-        if let Some(Drafting { id, .. }) = self.drafting.take() {
+        if let Some(DraftState { id, .. }) = self.drafting.take() {
             self.counts.cancelled += 1;
             actions.push(Action::Cancel { task: id });
         }
     }
 
-    fn cancel_tasks(&mut self, actions: &mut Vec<Action>, unwanted: impl Fn(&Task) -> bool) {
+    fn cancel_tasks(&mut self, actions: &mut Vec<Action>, unwanted: impl Fn(&VerifyTask) -> bool) {
         let counts = &mut self.counts;
         self.tasks.retain(|task| {
             let unwanted = unwanted(task);
@@ -271,7 +271,7 @@ impl Dsi {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        *server = Server { here: false, holds: 0, told: 0, ..*server };
+        *server = ServerState { here: false, holds: 0, told: 0, ..*server };
         let fed = &mut self.fed[server.verifier];
         self.tasks.retain(|task| {
             if task.server == index {
@@ -290,7 +290,7 @@ impl Dsi {
                 let free = (self.servers.iter().enumerate())
                     .filter(|(_, server)| server.verifier == index && server.here && server.holds < depth)
                     .min_by_key(|(_, server)| (server.holds, usize::MAX - server.told));
-                let Some((server, &Server { told, .. })) = free else {
+                let Some((server, &ServerState { told, .. })) = free else {
                     break;
                 };
                 let first = self.first(index);
@@ -317,7 +317,7 @@ impl Dsi {
                 if full_block {
                     self.block[index] = end;
                 }
-                self.tasks.push(Task { id: task, server, first, valid: rows });
+                self.tasks.push(VerifyTask { id: task, server, first, valid: rows });
                 self.counts.verified += 1;
                 actions.push(Action::Verify { task, server, feed, rows });
             }
@@ -333,7 +333,7 @@ impl Dsi {
         let (task, end) = (self.number(), self.chain.len());
         let feed = Feed { keep: self.told, tokens: self.chain.ids(self.told, end) };
         self.told = end;
-        self.drafting = Some(Drafting { id: task, left: most });
+        self.drafting = Some(DraftState { id: task, left: most });
         actions.push(Action::Draft { task, feed, most });
     }
 

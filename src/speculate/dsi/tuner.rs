@@ -6,14 +6,14 @@ use crate::speculate::acceptance::{Acceptance, KEPT};
 /// Durations of target forwards and draft steps, and acceptance of drafts; older measurements weigh less.
 #[derive(Debug, Clone, Default)]
 pub struct Tuner {
-    forwards: Line,
-    steps: Line,
+    forwards: FittedLine,
+    steps: FittedLine,
     acceptance: Acceptance,
 }
 
 /// Regression line of seconds over rows.
 #[derive(Debug, Clone, Copy, Default)]
-struct Line {
+struct FittedLine {
     weight: f64,
     rows: f64,
     seconds: f64,
@@ -22,7 +22,7 @@ struct Line {
     products: f64,
 }
 
-impl Line {
+impl FittedLine {
     fn add(&mut self, rows: usize, seconds: f64) {
         for sum in [&mut self.weight, &mut self.squares, &mut self.products] {
             *sum *= KEPT;

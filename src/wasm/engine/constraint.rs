@@ -35,31 +35,31 @@ fn put_aside(thrown: &Thrown, error: JsValue) -> Error {
 }
 
 /// Grammars of the other module.
-pub(super) struct JsGrammars {
+pub(super) struct PageGrammars {
     pub grammars: ForeignGrammars,
     pub thrown: Thrown,
 }
 
-struct JsGrammar {
+struct PageGrammar {
     grammar: ForeignGrammar,
     thrown: Thrown,
 }
 
-impl Grammars for JsGrammars {
+impl Grammars for PageGrammars {
     fn compile(&self, format: &ResponseFormat) -> Result<Box<dyn Constraint>> {
         let format = serde_json::to_string(format).unwrap_or_default();
         let grammar = self.grammars.compile(&format).map_err(|error| put_aside(&self.thrown, error))?;
-        Ok(Box::new(JsGrammar { grammar, thrown: self.thrown.clone() }))
+        Ok(Box::new(PageGrammar { grammar, thrown: self.thrown.clone() }))
     }
 }
 
-impl JsGrammar {
+impl PageGrammar {
     fn told<T>(&self, answer: Result<T, JsValue>) -> Result<T> {
         answer.map_err(|error| put_aside(&self.thrown, error))
     }
 }
 
-impl Constraint for JsGrammar {
+impl Constraint for PageGrammar {
     fn consume(&mut self, token: u32) -> Result<bool> {
         self.told(self.grammar.consume(token))
     }
@@ -85,7 +85,7 @@ impl Constraint for JsGrammar {
     }
 }
 
-impl Drop for JsGrammar {
+impl Drop for PageGrammar {
     fn drop(&mut self) {
         self.grammar.free();
     }

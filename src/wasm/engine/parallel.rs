@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::DeviceChoice;
 use crate::parallel::{
-    Command, Inbox, Instances, LocalDevice, ModelInstance, NumberedReport, Prepared, Report, Role, run_instance, set_up,
+    Command, Inbox, Instances, LocalDevice, ModelInstance, NumberedReport, PreparedParts, Report, Role, run_instance,
+    set_up,
 };
 use crate::sample::Sampling;
 use crate::wasm::to_value;
@@ -109,7 +110,7 @@ pub async fn load_parallel(
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let prepared = async {
         let options = read::load_options(&options)?;
-        Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
+        Ok((PreparedParts::open(target, assistant, &options).await?, options.sp_degree))
     };
     let (prepared, sp_degree) = thrown.or(prepared.await)?;
     let started = workers.start(prepared.with_drafter, prepared.prompts.context).await?;

@@ -1,6 +1,6 @@
 //! JavaScript bindings for a session.
 
-use super::constraint::{ForeignGrammars, JsGrammars};
+use super::constraint::{ForeignGrammars, PageGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
 use super::threads::{JsThreads, others};
@@ -147,7 +147,7 @@ impl JsSession {
     #[wasm_bindgen(js_name = constrainBy)]
     pub fn constrain_by(&mut self, grammars: ForeignGrammars) {
         if let Ok(single) = self.0.executor.single() {
-            single.constrain_by(Box::new(JsGrammars { grammars, thrown: self.1.clone() }));
+            single.constrain_by(Box::new(PageGrammars { grammars, thrown: self.1.clone() }));
         }
     }
 

@@ -1,5 +1,5 @@
 //! Products on processors that multiply four bytes and add the products in one instruction: AVX-VNNI, Arm's dot products. The sums equal
-//! those of [`Pairs`](super::wasm::Pairs), which are exact too.
+//! those of [`WidenedPairs`](super::wasm::WidenedPairs), which are exact too.
 
 use super::wasm::{Eights, Multiply, eight, sum_parts};
 use super::{Activations, unroll};

@@ -1,7 +1,7 @@
 //! Integer instructions of WebAssembly.
 
 use super::super::simd::mul_add_vectors;
-use super::{Activations, BLOCK, Bytes, Integers, Nibbles, Scales, unroll};
+use super::{Activations, BLOCK, ByteWords, FourScales, Integers, Nibbles, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::wasm::Simd128;
 #[cfg(not(target_feature = "relaxed-simd"))]
@@ -61,7 +61,7 @@ impl<M: Multiply> Wasm<M> {
         self,
         total: v128,
         products: v128,
-        weights: Scales<v128, G>,
+        weights: FourScales<v128, G>,
         part: usize,
         x: &Activations,
     ) -> v128 {
@@ -95,7 +95,7 @@ impl<M: Multiply> Integers for Wasm<M> {
         self,
         mut totals: [v128; N],
         codes: &Nibbles,
-        weights: Scales<v128, G>,
+        weights: FourScales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
         let codes = self.eights(codes);
@@ -112,8 +112,8 @@ impl<M: Multiply> Integers for Wasm<M> {
     fn add_bytes<const N: usize, const G: usize>(
         self,
         mut totals: [v128; N],
-        codes: &Bytes,
-        weights: Scales<v128, G>,
+        codes: &ByteWords,
+        weights: FourScales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
         let codes = self.multiply.prepared(cast(*codes));
@@ -164,9 +164,9 @@ fn sum_pairs([first, last]: [v128; 2]) -> v128 {
 
 /// Multiplication in 16 bits that adds two products; in relaxed modules, in bytes if no sum exceeds 16 bits.
 #[derive(Clone, Copy)]
-pub struct Pairs;
+pub struct WidenedPairs;
 
-impl Multiply for Pairs {
+impl Multiply for WidenedPairs {
     #[cfg(not(target_feature = "relaxed-simd"))]
     #[inline(always)]
     fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {

@@ -1,6 +1,6 @@
 //! Integer instructions of x86-64 with AVX2.
 
-use super::{Activations, Bytes, Integers, Nibbles, Scales, unroll};
+use super::{Activations, ByteWords, FourScales, Integers, Nibbles, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::x86::V3;
 use std::arch::x86_64::{__m128, __m256, __m256i};
@@ -30,7 +30,7 @@ impl Integers for V3 {
         self,
         mut totals: [__m256; N],
         codes: &Nibbles,
-        weights: Scales<__m128, G>,
+        weights: FourScales<__m128, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
         let (both, low, avx2): ([__m256i; 2], _, _) = (cast(*codes), cast([15u8; 32]), self.avx2);
@@ -58,8 +58,8 @@ impl Integers for V3 {
     fn add_bytes<const N: usize, const G: usize>(
         self,
         mut totals: [__m256; N],
-        codes: &Bytes,
-        weights: Scales<__m128, G>,
+        codes: &ByteWords,
+        weights: FourScales<__m128, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
         let (codes, avx2): ([__m256i; 4], _) = (cast(*codes), self.avx2);
@@ -93,12 +93,12 @@ fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
 
 /// Scales and offsets for two sums per row; only one of them gets the offset.
 #[derive(Clone, Copy)]
-struct Eight<const G: usize>(Scales<__m256, G>);
+struct Eight<const G: usize>(FourScales<__m256, G>);
 
 impl<const G: usize> Eight<G> {
     #[inline(always)]
-    fn new(simd: V3, four: Scales<__m128, G>) -> Self {
-        let mut eight: Scales<__m256, G> = Zeroable::zeroed();
+    fn new(simd: V3, four: FourScales<__m128, G>) -> Self {
+        let mut eight: FourScales<__m256, G> = Zeroable::zeroed();
         unroll!(part in G => {
             let scales = cast(simd.avx2._mm256_cvtepu32_epi64(cast(four.scales[part])));
             eight.scales[part] = simd.avx._mm256_moveldup_ps(scales);
@@ -109,7 +109,7 @@ impl<const G: usize> Eight<G> {
 
     #[inline(always)]
     fn add(self, simd: V3, mut total: __m256, products: [__m256i; G], x: &Activations) -> __m256 {
-        let (avx, Scales { scales, offsets }, sums) = (simd.avx, self.0, x.sums::<G>());
+        let (avx, FourScales { scales, offsets }, sums) = (simd.avx, self.0, x.sums::<G>());
         unroll!(part in G => {
             let scale = avx._mm256_mul_ps(scales[part], avx._mm256_set1_ps(x.scale));
             total = simd.fma._mm256_fmadd_ps(avx._mm256_cvtepi32_ps(products[part]), scale, total);

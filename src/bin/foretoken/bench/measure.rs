@@ -2,7 +2,7 @@
 
 use super::parts::Limit;
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::gpu::Model;
+use foretoken::internals::backend::gpu::GpuModel;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::speculate::{Drafter, PromptLookup};
 use foretoken::internals::target::{Draft, run_round};
@@ -96,7 +96,7 @@ pub(super) struct Rounds {
 
 /// Bytes on the device.
 #[derive(Serialize)]
-pub(super) struct Memory {
+pub(super) struct BenchMemory {
     /// Weights of the target.
     pub weights: u64,
     /// KV cache of the target.
@@ -278,14 +278,14 @@ pub(super) async fn rounds(engine: &mut dyn Backend) -> Result<Option<Rounds>> {
 }
 
 /// Returns planned memory, and on a GPU also allocated memory. Must be called before all other measurements.
-pub(super) fn memory(engine: &dyn Backend) -> Memory {
+pub(super) fn memory(engine: &dyn Backend) -> BenchMemory {
     let (target, draft) = match engine.on_gpu() {
-        Some(engine) => (engine.target().memory_now(), engine.draft().map(Model::memory_now)),
+        Some(engine) => (engine.target().memory_now(), engine.draft().map(GpuModel::memory_now)),
         None => (engine.memory(), engine.draft_memory()),
     };
     let draft = draft.unwrap_or_default();
     let allocated = engine.gpu().map(|gpu| gpu.counters().allocated);
-    Memory {
+    BenchMemory {
         weights: target.weights,
         kv: target.kv,
         draft: draft.weights + draft.kv,

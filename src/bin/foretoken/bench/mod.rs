@@ -9,7 +9,7 @@ mod report;
 mod shape;
 mod tasks;
 
-use super::load::Pair;
+use super::load::ModelFlags;
 use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
 use clap::value_parser;
@@ -20,7 +20,7 @@ use foretoken::internals::weights::Source;
 use foretoken::{DeviceChoice, Error, LoadOptions, Result};
 use measure::Effort;
 use parts::Parts;
-use report::Report;
+use report::BenchReport;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ pub(super) const METHOD: &str = "Times are wall clock, from recording to a block
 
 /// Subject and duration of the measurements.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct BenchArgs {
     #[command(flatten)]
-    pair: Pair,
+    pair: ModelFlags,
     #[command(flatten)]
     capacity: CapacityFlags,
     #[command(flatten)]
@@ -70,7 +70,7 @@ impl Subject {
     }
 }
 
-pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) async fn run(args: &BenchArgs, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
@@ -85,7 +85,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Args {
+impl BenchArgs {
     async fn load(&self, options: &LoadOptions) -> Result<(Device, Subject)> {
         let (device, mut subject) = match &self.shape {
             Some(_) if options.device == DeviceChoice::Cpu => {
@@ -113,13 +113,13 @@ impl Args {
 }
 
 async fn measure(
-    args: &Args,
+    args: &BenchArgs,
     options: &LoadOptions,
     device: &Device,
     mut subject: Subject,
     effort: Effort,
     mut parts: Parts,
-) -> Result<Report> {
+) -> Result<BenchReport> {
     let (model, assistant_model) = match &args.shape {
         Some(name) => (format!("{name} with random weights"), None),
         None => (args.pair.target()?.model_name(), args.pair.assistant()?.map(|files| files.model_name())),
@@ -156,7 +156,7 @@ async fn measure(
         loss = loss::run(device, || args.pair.target(), options, effort, &limit).await?;
         parts.end(limit);
     }
-    Ok(Report {
+    Ok(BenchReport {
         device: info,
         arithmetic,
         model,

@@ -39,7 +39,7 @@ pub(super) struct Overlap {
 }
 
 /// A way to draft, with its texts.
-struct Mode {
+struct OverlapMode {
     name: &'static str,
     options: GenerateOptions,
     /// Sequential and overlapped texts.
@@ -69,10 +69,10 @@ pub(super) async fn run(
             }
         }
     }
-    Ok(modes.iter().filter(|mode| !mode.speedups.is_empty()).map(Mode::result).collect())
+    Ok(modes.iter().filter(|mode| !mode.speedups.is_empty()).map(OverlapMode::result).collect())
 }
 
-fn modes(session: &Session, effort: Effort) -> Vec<Mode> {
+fn modes(session: &Session, effort: Effort) -> Vec<OverlapMode> {
     let (auto, constant) = (Speculation::Auto, Schedule::Constant);
     let mut modes = vec![
         ("plain", DrafterChoice::Auto, Speculation::Off, constant),
@@ -89,12 +89,12 @@ fn modes(session: &Session, effort: Effort) -> Vec<Mode> {
             .prompt_lookup_num_tokens(LOOKUP_TOKENS)
             .drafter(drafter)
             .speculation(speculation);
-        Mode { name, options, texts: Default::default(), speedups: Vec::new(), prepared: 0, ahead: 0 }
+        OverlapMode { name, options, texts: Default::default(), speedups: Vec::new(), prepared: 0, ahead: 0 }
     };
     modes.into_iter().map(mode).collect()
 }
 
-impl Mode {
+impl OverlapMode {
     /// Generates a text in both ways, in alternating order. Returns false if the limit was reached.
     async fn write(&mut self, session: &mut Session, prompt: &Prompt, pair: usize, limit: &Limit) -> Result<bool> {
         warm_up(session, prompt, &self.options, limit).await?;

@@ -3,7 +3,7 @@
 use super::super::inspect::Bytes;
 use super::super::print::name_device;
 use super::loss::Loss;
-use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, SamplingCost, Verify};
+use super::measure::{BenchMemory, Decode, Lookup, Prefill, Rounds, SamplingCost, Verify};
 use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
 use foretoken::{Arithmetic, DeviceInfo};
@@ -12,7 +12,7 @@ use std::fmt::{self, Display};
 
 /// All results.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub device: DeviceInfo,
     /// Arithmetic of products with the target's quantised weights.
     pub arithmetic: Arithmetic,
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub rounds: Option<Rounds>,
     pub sampling: Option<SamplingCost>,
     pub lookup: Lookup,
-    pub memory: Memory,
+    pub memory: BenchMemory,
     pub overlap: Vec<Overlap>,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
@@ -34,7 +34,7 @@ pub(super) struct Report {
     pub cut: Vec<&'static str>,
 }
 
-impl Display for Report {
+impl Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, decode, prefill, rounds, lookup, memory, .. } = self;
         if !self.cut.is_empty() {

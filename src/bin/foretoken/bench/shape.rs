@@ -1,6 +1,6 @@
 //! Models of real sizes without a download: a known shape, with random weights generated on the device.
 
-use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::parse_config;
 use foretoken::internals::model::{Blueprint, Capacity};
@@ -29,7 +29,7 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let buffers = RoundBuffers::new(gpu, &capacity, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
-    let model = Model::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
+    let model = GpuModel::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
     let mut engine = GpuBackend::new(gpu, buffers, model, None)?;
     engine.check_invariance().await?;
     Ok(engine)

@@ -104,7 +104,7 @@ pub(super) async fn run(
     let mut written: Vec<_> = exercises.iter().map(|exercise| (exercise, vec![Vec::new(); modes.len()])).collect();
     'passes: for _ in 0..effort.texts {
         for (exercise, texts) in &mut written {
-            for (Mode { options, .. }, texts) in modes.iter().zip(texts) {
+            for (TaskMode { options, .. }, texts) in modes.iter().zip(texts) {
                 let max_new_tokens = exercise.max_new_tokens.min(effort.tokens);
                 let options = options.clone().max_new_tokens(max_new_tokens);
                 let prompt = Prompt::Text(exercise.prompt.clone());
@@ -125,7 +125,7 @@ pub(super) async fn run(
                 total.add(texts);
             }
         }
-        for (Mode { name, plain, .. }, sum) in modes.iter().zip(&sums) {
+        for (TaskMode { name, plain, .. }, sum) in modes.iter().zip(&sums) {
             tasks.push(Task {
                 kind: alike[0].0.kind.clone(),
                 mode: name,
@@ -137,7 +137,7 @@ pub(super) async fn run(
             });
         }
     }
-    let phase = |(mode, sum): (&Mode, &Sum)| {
+    let phase = |(mode, sum): (&TaskMode, &Sum)| {
         let per_round = |seconds: f64| 1e3 * seconds / sum.rounds as f64;
         Phase {
             mode: mode.name,
@@ -151,7 +151,7 @@ pub(super) async fn run(
 }
 
 /// A way to generate.
-struct Mode {
+struct TaskMode {
     name: &'static str,
     options: GenerateOptions,
     /// Index of the plain mode with the same sampling.
@@ -159,7 +159,7 @@ struct Mode {
 }
 
 /// Returns the modes: plain decoding, then each drafter of the session, then modes that sample at temperature 1.
-fn modes(session: &Session) -> Vec<Mode> {
+fn modes(session: &Session) -> Vec<TaskMode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
     let has_draft_model = session.engine().draft_memory().is_some();
     // Transient, so that runs do not depend on earlier ones.
@@ -170,7 +170,7 @@ fn modes(session: &Session) -> Vec<Mode> {
             .prompt_lookup_num_tokens(LOOKUP_TOKENS)
     };
     let mut modes = Vec::new();
-    let mut mode = |name, plain, options| modes.push(Mode { name, options, plain });
+    let mut mode = |name, plain, options| modes.push(TaskMode { name, options, plain });
     mode("plain", 0, by_drafter(DrafterChoice::Lookup).speculation(off));
     if has_draft_model {
         mode("draft_model", 0, by_drafter(DrafterChoice::DraftModel));

@@ -1,6 +1,6 @@
 //! Conversion of a folder to a GGUF file: the row order of llama.cpp's converter, and metadata equivalent to `config.json`.
 
-use super::{Output, PORTION, bad_config, facts, gguf, too_large, vocabulary};
+use super::{OutputFile, PORTION, bad_config, facts, gguf, too_large, vocabulary};
 use foretoken::internals::checkpoint;
 use foretoken::internals::load::ModelFiles;
 use foretoken::internals::model::{Layout, ModelSpec, Naming, Plan};
@@ -40,7 +40,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
         zeros.push(header.tensor(name, shape, *dtype));
     }
     let mut zeros = zeros.into_iter();
-    let mut out = Output::create(output)?;
+    let mut out = OutputFile::create(output)?;
     out.write(&header.bytes())?;
     for (_, values) in &factors {
         out.write(bytemuck::cast_slice(values))?;
@@ -100,7 +100,7 @@ fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> D
 }
 
 impl Made {
-    async fn write(&self, weights: &Weights<Folder>, out: &mut Output) -> Result<()> {
+    async fn write(&self, weights: &Weights<Folder>, out: &mut OutputFile) -> Result<()> {
         let cols = self.shape.get(1).copied().unwrap_or(1);
         for rows in self.rows.chunks((PORTION / cols).max(1) as usize) {
             let mut values = vec![0.0; rows.len() * cols as usize];

@@ -1,6 +1,6 @@
 //! Conversion of a folder to a folder: small files unchanged, matrices in another type or in MLX's layout.
 
-use super::{Output, bad_type, portions, too_large, unwritable, write_rows};
+use super::{OutputFile, bad_type, portions, too_large, unwritable, write_rows};
 use foretoken::internals::model::{Plan, parse_config};
 use foretoken::internals::weights::{Dtype, Folder, Quantization, Source, Tensor, Weights, narrow, read_small, widen};
 use foretoken::{Error, Result};
@@ -55,7 +55,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
 
     std::fs::create_dir(output).map_err(|error| unwritable(output, &error))?;
     let copy = |file: &str, bytes: &[u8]| {
-        Output::create(&output.join(file)).and_then(|mut out| out.write(bytes).and_then(|()| out.finish()))
+        OutputFile::create(&output.join(file)).and_then(|mut out| out.write(bytes).and_then(|()| out.finish()))
     };
     for file in files.iter().filter(|file| !WEIGHTS.iter().any(|ending| file.ends_with(ending)) && *file != CONFIG) {
         // Folders cannot be read as files.
@@ -64,7 +64,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
         }
     }
     copy(CONFIG, &described(&config, &tensors, float)?)?;
-    let mut out = Output::create(&output.join("model.safetensors"))?;
+    let mut out = OutputFile::create(&output.join("model.safetensors"))?;
     out.write(&header(&tensors))?;
     for (name, tensor, to) in &tensors {
         match to {

@@ -1,7 +1,7 @@
 //! Conversion of a GGUF file to a GGUF file: metadata unchanged, matrices in another type.
 
 use super::header::Header;
-use super::{Output, bad_type, write_rows};
+use super::{OutputFile, bad_type, write_rows};
 use foretoken::Result;
 use foretoken::internals::weights::{Dtype, Folder, Tensor, Weights};
 use std::path::Path;
@@ -49,7 +49,7 @@ pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str
             (name, tensor, dtype, header.tensor(name, &tensor.shape, dtype))
         })
         .collect();
-    let mut out = Output::create(output)?;
+    let mut out = OutputFile::create(output)?;
     out.write(&header.bytes())?;
     for (name, tensor, dtype, zeros) in tensors {
         write_rows(&weights, name, tensor, dtype, &mut out).await?;

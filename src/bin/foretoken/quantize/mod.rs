@@ -19,7 +19,7 @@ const PORTION: u64 = 1 << 20;
 
 /// Model and output
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct QuantizeArgs {
     /// Model: a folder with config.json and safetensors, or a GGUF file
     input: PathBuf,
     /// Output, which must not exist: a GGUF file if its name ends with .gguf, else, from a folder, a folder
@@ -29,7 +29,7 @@ pub(super) struct Args {
     dtype: String,
 }
 
-pub(super) async fn run(args: &Args) -> Result<()> {
+pub(super) async fn run(args: &QuantizeArgs) -> Result<()> {
     let source = Folder::open(&args.input)?;
     let is_gguf = |path: &Path| path.extension().is_some_and(|end| end == "gguf");
     let file = source.list().await?.into_iter().find(|_| is_gguf(&args.input));
@@ -51,7 +51,13 @@ fn portions(tensor: &Tensor) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Writes a tensor's rows as `to`, one portion at a time.
-async fn write_rows(weights: &Weights<Folder>, name: &str, tensor: &Tensor, to: Dtype, out: &mut Output) -> Result<()> {
+async fn write_rows(
+    weights: &Weights<Folder>,
+    name: &str,
+    tensor: &Tensor,
+    to: Dtype,
+    out: &mut OutputFile,
+) -> Result<()> {
     for rows in portions(tensor) {
         let bytes = weights.read_rows(name, rows).await?;
         if tensor.dtype == to {
@@ -74,12 +80,12 @@ fn bad_config<T>(key: &str, reason: String) -> Result<T> {
 }
 
 /// A new file.
-struct Output {
+struct OutputFile {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
-impl Output {
+impl OutputFile {
     fn create(path: &Path) -> Result<Self> {
         let file = File::create_new(path).map_err(|error| unwritable(path, &error))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 20, file) })

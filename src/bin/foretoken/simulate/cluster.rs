@@ -15,7 +15,7 @@ pub(super) const ABOUT: &str = "A column is a schedule: plain is continuous batc
     (docs/cluster.md).";
 
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct ClusterArgs {
     /// Numbers of users
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = count, default_value = "1,4,16,32,64,128,256,512")]
     users: Vec<usize>,
@@ -69,7 +69,7 @@ pub(super) struct Args {
     out: Option<PathBuf>,
 }
 
-impl Args {
+impl ClusterArgs {
     fn cluster(&self) -> foretoken::Result<Cluster> {
         Ok(Cluster {
             users: 1,
@@ -92,7 +92,7 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) fn run(args: &ClusterArgs, json: bool) -> Result<(), Failure> {
     let cluster = args.cluster()?;
     let points = cluster.sweep(&args.users)?;
     if let Some(out) = &args.out {

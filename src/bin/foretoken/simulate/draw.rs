@@ -1,7 +1,7 @@
 //! `foretoken simulate heatmap` and `timeline`: drawings.
 
 use super::super::{Failure, count, print_json};
-use super::Pair;
+use super::NamedPair;
 use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
 use foretoken::simulate::picture;
 use foretoken::{Error, Result};
@@ -45,7 +45,7 @@ pub(super) struct Timeline {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
-    pair: Pair,
+    pair: NamedPair,
     /// Time of a forward of the target
     #[arg(long, value_name = "MS", default_value_t = 30.0)]
     target_latency: f64,

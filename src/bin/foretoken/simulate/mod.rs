@@ -6,7 +6,7 @@ mod table;
 
 use super::{Failure, count, print_json};
 use foretoken::simulate::offline::{Lookaheads, Means, best_means, means};
-use foretoken::simulate::online::{Measured, Times, measure};
+use foretoken::simulate::online::{Measured, OnlineTimes, measure};
 use foretoken::simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead};
 use foretoken::{Error, Result};
 use serde::Serialize;
@@ -22,13 +22,13 @@ const LONGEST: f64 = 60_000.0;
 
 #[derive(clap::Args)]
 #[command(subcommand_required = true)]
-pub(super) struct Args {
+pub(super) struct SimulateArgs {
     #[command(subcommand)]
-    what: What,
+    what: Simulation,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Simulation {
     /// Compute mean latencies of one pair by addition
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Offline(Offline),
@@ -37,7 +37,7 @@ enum What {
     Online(Online),
     /// Compare SI and DSI for a list of measured pairs
     #[command(after_help = table::FORMAT, allow_negative_numbers = true)]
-    Table(table::Args),
+    Table(table::TableArgs),
     /// Draw ratios of the schedules' latencies, over drafter latencies and acceptances, as SVG
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Heatmap(draw::Heatmap),
@@ -46,12 +46,12 @@ enum What {
     Timeline(draw::Timeline),
     /// Compare drafting in the servers, on the users' devices and not at all, for many users of a few servers; times in milliseconds
     #[command(after_help = cluster::ABOUT, allow_negative_numbers = true)]
-    Cluster(cluster::Args),
+    Cluster(cluster::ClusterArgs),
 }
 
 /// A pair of target and drafter, with the names that errors use.
 #[derive(clap::Args)]
-struct Pair {
+struct NamedPair {
     /// Time of the target's first forward [default: same as its other forwards]
     #[arg(long, value_name = "T")]
     target_ttft: Option<f64>,
@@ -75,7 +75,7 @@ struct Pair {
 #[derive(clap::Args)]
 struct Offline {
     #[command(flatten)]
-    pair: Pair,
+    pair: NamedPair,
     /// Time of a forward of the target, in any unit
     #[arg(long, value_name = "T", default_value_t = 1.0)]
     target_latency: f64,
@@ -96,7 +96,7 @@ struct Offline {
 #[derive(clap::Args)]
 struct Online {
     #[command(flatten)]
-    pair: Pair,
+    pair: NamedPair,
     /// Time of a forward of the target
     #[arg(long, value_name = "MS", default_value_t = 30.0)]
     target_latency: f64,
@@ -116,7 +116,7 @@ struct Online {
 
 /// Parameters of a simulation.
 #[derive(Serialize)]
-struct Used {
+struct Parameters {
     target_latency: f64,
     drafter_latency: f64,
     target_ttft: f64,
@@ -130,18 +130,18 @@ struct Used {
     seed: u64,
 }
 
-pub(super) fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) fn run(args: &SimulateArgs, json: bool) -> Result<(), Failure> {
     match &args.what {
-        What::Offline(args) => offline(args, json),
-        What::Online(args) => online(args, json),
-        What::Table(args) => table::run(args, json),
-        What::Heatmap(args) => draw::heatmap(args, json),
-        What::Timeline(args) => draw::timeline(args, json),
-        What::Cluster(args) => cluster::run(args, json),
+        Simulation::Offline(args) => offline(args, json),
+        Simulation::Online(args) => online(args, json),
+        Simulation::Table(args) => table::run(args, json),
+        Simulation::Heatmap(args) => draw::heatmap(args, json),
+        Simulation::Timeline(args) => draw::timeline(args, json),
+        Simulation::Cluster(args) => cluster::run(args, json),
     }
 }
 
-impl Pair {
+impl NamedPair {
     fn cell(&self, target: f64, drafter: f64, sp_degree: usize, tokens: usize) -> Result<Cell> {
         let acceptance = match self.match_lengths.as_slice() {
             [] => self.acceptance,
@@ -160,7 +160,7 @@ impl Pair {
     }
 
     /// Runs the offline simulation. Returns its parameters and results.
-    fn means(&self, cell: &Cell, repeats: usize, draws: &Draws) -> Result<(Used, Means)> {
+    fn means(&self, cell: &Cell, repeats: usize, draws: &Draws) -> Result<(Parameters, Means)> {
         let (lookaheads, found) = match self.lookahead {
             Some(lookahead) => {
                 let lookaheads = Lookaheads::all(lookahead);
@@ -168,7 +168,7 @@ impl Pair {
             }
             None => best_means(cell, draws)?,
         };
-        let used = Used {
+        let used = Parameters {
             target_latency: cell.target.tpot,
             drafter_latency: cell.drafter.tpot,
             target_ttft: cell.target.ttft,
@@ -207,7 +207,7 @@ fn offline(args: &Offline, json: bool) -> Result<(), Failure> {
             /// Upper bound of `dsi`, for as many servers as its lookahead needs.
             dsi_bound: f64,
             #[serde(flatten)]
-            used: Used,
+            used: Parameters,
         }
         return print_json(&Report { means, si_best: Best { lookahead, latency }, dsi_bound: bound, used });
     }
@@ -250,7 +250,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
             /// Result of the offline simulation for the same draws; the difference is the cost of scheduling.
             offline: Means,
             #[serde(flatten)]
-            used: Used,
+            used: Parameters,
         }
         let (plain, si, dsi, pearl) = (plain.total, si.total, dsi.total, pearl.total);
         return print_json(&Report { plain, si, dsi, pearl, times: measured, offline: added, used });
@@ -258,7 +258,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let head = ["TTFT", "TPOT", "total", "offline"].map(|name| format!("{name:>11}")).concat();
     writeln!(out, "{:<8}{head}{:>11}", "ms", "overhead")?;
-    for (name, Times { ttft, tpot, total }, offline) in
+    for (name, OnlineTimes { ttft, tpot, total }, offline) in
         [("plain", plain, added.plain), ("SI", si, added.si), ("DSI", dsi, added.dsi), ("PEARL", pearl, added.pearl)]
     {
         let overhead = (total / offline - 1.0) * 100.0;

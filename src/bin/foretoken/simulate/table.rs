@@ -1,7 +1,7 @@
 //! `foretoken simulate table`: SI and DSI for a list of measured pairs.
 
 use super::super::{Failure, count, print_json};
-use foretoken::simulate::table::{Row, parse};
+use foretoken::simulate::table::{TableRow, parse};
 use foretoken::{Error, Result};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub(super) const FORMAT: &str = "FILE is a JSON list of objects {target_latency_
     them; SI(1) is SI with lookahead 1.";
 
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct TableArgs {
     /// JSON file with the pairs
     #[arg(long, value_name = "FILE")]
     pairs: PathBuf,
@@ -25,11 +25,11 @@ pub(super) struct Args {
     seed: u64,
 }
 
-pub(super) fn run(args: &Args, json: bool) -> Result<(), Failure> {
+pub(super) fn run(args: &TableArgs, json: bool) -> Result<(), Failure> {
     let path = args.pairs.display().to_string();
     let text = std::fs::read_to_string(&args.pairs)
         .map_err(|error| Error::NotFound { path: path.clone(), reason: error.to_string() })?;
-    let rows: Result<Vec<Row>> =
+    let rows: Result<Vec<TableRow>> =
         parse(&text, &path)?.iter().map(|pair| pair.simulate(args.repeats, args.seed)).collect();
     let rows = rows?;
     if json {
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, json: bool) -> Result<(), Failure> {
         "{:<width$}{:>8}{:>9}{:>8}{:>10}{:>15}{:>19}{:>8}{:>11}",
         "pair", "target", "drafter", "accept", "plain", "SI (lookahead)", "DSI (lookahead,SP)", "SI/DSI", "SI(1)/DSI"
     )?;
-    for Row { pair, plain, si, dsi, ratio, ratio_of_1, lookaheads } in &rows {
+    for TableRow { pair, plain, si, dsi, ratio, ratio_of_1, lookaheads } in &rows {
         let best = |value: f64, of_dsi: bool| {
             let found = lookaheads.iter().find(|by| if of_dsi { by.dsi == Some(value) } else { by.si == value });
             found.map_or((0, 0), |by| (by.lookahead, by.sp_degree))
