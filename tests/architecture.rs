@@ -211,7 +211,7 @@ fn no_two_files_declare_a_type_of_the_same_name() {
         for line in text.lines() {
             let words: Vec<_> = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
             let kind = words.iter().position(|word| ["struct", "enum", "trait", "type"].contains(word));
-            let is_declaration = !line.starts_with([' ', '/', '#', '}']);
+            let is_declaration = !line.starts_with([' ', '/', '#', '}']) && !line.starts_with("use ");
             let Some(name) = kind.filter(|_| is_declaration).and_then(|kind| words.get(kind + 1)) else { continue };
             let other = declared.entry(name.to_string()).or_insert_with(|| path.clone());
             assert!(*other == path, "{name} is declared in {} and in {}", other.display(), path.display());

@@ -3,7 +3,7 @@
 use common::scenario::Scenario;
 use common::{engine, gpu, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::gpu::{GpuBackend, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, RoundBuffers, sampler_bytes};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::session::Session;
 use foretoken::internals::target::{Draft, Queue, Target, run_round};
@@ -160,6 +160,6 @@ fn a_larger_vocabulary_needs_no_more_memory_than_planned() {
         let _buffers = RoundBuffers::new(&gpu, &capacity, vocab).unwrap();
         gpu.counters().allocated - before
     });
-    let planned = vocabs.map(RoundBuffers::bytes);
+    let planned = vocabs.map(sampler_bytes);
     assert_eq!(allocated[1] - allocated[0], planned[1] - planned[0]);
 }

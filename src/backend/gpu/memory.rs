@@ -1,6 +1,5 @@
 //! GPU memory of a model: the total before anything is allocated, and the size of each buffer.
 
-use super::round::RoundBuffers;
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Kernel, KvDtype};
 use crate::model::{Blueprint, MatrixPlan, Memory, ModelSpec, Op, Output, Section};
@@ -83,6 +82,16 @@ pub(super) fn remaining_tokens(vocab: usize) -> [u64; 2] {
     [vocab.next_multiple_of(Kernel::SEGMENT), logits_stride(vocab)].map(|row| 4 * ((MAX_DRAFT + 1) * row) as u64)
 }
 
+/// Returns the bytes of a bit and of a number for each token.
+pub(super) fn seen_tokens(vocab: usize) -> [u64; 2] {
+    [vocab.div_ceil(32), vocab].map(|words| 4 * words as u64)
+}
+
+/// Returns the bytes of the buffers of a round that grow with the vocabulary.
+pub fn sampler_bytes(vocab: usize) -> u64 {
+    remaining_tokens(vocab).iter().chain(&seen_tokens(vocab)).sum()
+}
+
 impl Sizes {
     pub fn new(blueprint: &Blueprint) -> Self {
         let Blueprint { spec, plan, capacity, .. } = blueprint;
@@ -135,7 +144,7 @@ impl Blueprint {
 
     /// Returns the bytes of the sampler's large buffers.
     pub(crate) fn sampler_bytes(&self) -> u64 {
-        if self.shares_sampler { 0 } else { RoundBuffers::bytes(self.spec.vocab_size) }
+        if self.shares_sampler { 0 } else { sampler_bytes(self.spec.vocab_size) }
     }
 
     /// Returns the large buffers that must fit one binding, with their bytes; matrices are split.

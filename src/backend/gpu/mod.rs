@@ -19,6 +19,7 @@ mod variants;
 
 pub use engine::GpuBackend;
 pub use forward::GpuModel;
+pub use memory::sampler_bytes;
 pub use round::{MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;
 pub use variants::Variants;

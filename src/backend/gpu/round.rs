@@ -1,7 +1,7 @@
 //! Buffers of a round, shared by target and draft model: token ids, and sampling parameters.
 
 use super::dims::SamplingBlock;
-use super::memory::remaining_tokens;
+use super::memory::{remaining_tokens, seen_tokens};
 use crate::error::Result;
 use crate::gpu::{Buffer, Gpu};
 use crate::model::Capacity;
@@ -56,11 +56,6 @@ pub struct RoundBuffers {
 }
 
 impl RoundBuffers {
-    /// Returns the bytes of the buffers that grow with the vocabulary.
-    pub fn bytes(vocab: usize) -> u64 {
-        remaining_tokens(vocab).iter().chain(&seen_tokens(vocab)).sum()
-    }
-
     /// Creates the buffers for a target of `vocab` tokens.
     pub fn new(gpu: &Gpu, capacity: &Capacity, vocab: usize) -> Result<Self> {
         let behind_ids = capacity.prefill_chunk.max((MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS));
@@ -79,11 +74,6 @@ impl RoundBuffers {
             biases: gpu.buffer("biases", 4 * BIAS_WORDS as u64)?,
         })
     }
-}
-
-/// Returns the bytes of a bit and of a number for each token.
-fn seen_tokens(vocab: usize) -> [u64; 2] {
-    [vocab.div_ceil(32), vocab].map(|words| 4 * words as u64)
 }
 
 /// The GPU's copy of the text so far: its tokens, a bit per id, and how often each id was generated.
