@@ -24,11 +24,11 @@ const LONGEST: f64 = 60_000.0;
 #[command(subcommand_required = true)]
 pub(super) struct SimulateArgs {
     #[command(subcommand)]
-    what: Simulation,
+    what: SimulateCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Simulation {
+enum SimulateCommand {
     /// Compute mean latencies of one pair by addition
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Offline(Offline),
@@ -132,12 +132,12 @@ struct Parameters {
 
 pub(super) fn run(args: &SimulateArgs, json: bool) -> Result<(), Failure> {
     match &args.what {
-        Simulation::Offline(args) => offline(args, json),
-        Simulation::Online(args) => online(args, json),
-        Simulation::Table(args) => table::run(args, json),
-        Simulation::Heatmap(args) => draw::heatmap(args, json),
-        Simulation::Timeline(args) => draw::timeline(args, json),
-        Simulation::Cluster(args) => cluster::run(args, json),
+        SimulateCommand::Offline(args) => offline(args, json),
+        SimulateCommand::Online(args) => online(args, json),
+        SimulateCommand::Table(args) => table::run(args, json),
+        SimulateCommand::Heatmap(args) => draw::heatmap(args, json),
+        SimulateCommand::Timeline(args) => draw::timeline(args, json),
+        SimulateCommand::Cluster(args) => cluster::run(args, json),
     }
 }
 
