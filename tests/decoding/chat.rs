@@ -4,7 +4,7 @@
 use common::{gpu, path, run};
 use foretoken::internals::backend::Device;
 use foretoken::internals::session::{Progress, Session};
-use foretoken::internals::text::{Chat, ChatTemplate, Tokenizer};
+use foretoken::internals::text::{ChatInput, ChatTemplate, Tokenizer};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     ContextPolicy, Error, GenerateOptions, Generation, LoadOptions, Message, Prompt, Schedule, Speculation,
@@ -285,7 +285,7 @@ fn templates_render_earlier_turns_as_they_were() {
     let tokenizer = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
     for (source, answer, whole) in cases {
         let template = ChatTemplate::from_files(None, Some(source.as_bytes())).unwrap().unwrap();
-        let encode = |texts: &[&str]| template.encode(&tokenizer, &Chat::new(&messages(texts))).unwrap();
+        let encode = |texts: &[&str]| template.encode(&tokenizer, &ChatInput::new(&messages(texts))).unwrap();
         let (first, second) = (encode(&["Who comes?"]), encode(&["Who comes?", answer, "And then?"]));
         let cached = [first.clone(), tokenizer.encode(answer, false).unwrap()].concat();
         let reused = common_prefix(&cached, &second);

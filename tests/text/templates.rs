@@ -3,7 +3,7 @@
 //! `tests/golden/templates/` has the templates and their renderings by its `templates.py`. `FORETOKEN_TEMPLATES_DIR` selects another
 //! folder of this kind.
 
-use foretoken::internals::text::{Chat, ChatTemplate, ToolFormat};
+use foretoken::internals::text::{ChatInput, ChatTemplate, ToolFormat};
 use foretoken::{Error, Message};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn rendered(template: &ChatTemplate, chat: &Value) -> Result<String, Error> {
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
     let [tools, documents] = ["tools", "documents"].map(|name| objects(kwargs.remove(name)));
     let mut flag = |name: &str, default| kwargs.remove(name).map_or(default, |value| value == true);
-    template.render(&Chat {
+    template.render(&ChatInput {
         messages: &messages,
         tools: &tools,
         documents: &documents,

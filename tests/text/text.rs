@@ -1,7 +1,7 @@
 //! Text: tokens equal to Hugging Face's, streams equal to whole decodes, templates as transformers renders them, no forged tokens.
 
 use common::tokenizers::{Random, added, built, byte_fallback, file, metaspace, tales};
-use foretoken::internals::text::{Chat, ChatTemplate, StopStrings, TextStream, Tokenizer};
+use foretoken::internals::text::{ChatInput, ChatTemplate, StopStrings, TextStream, Tokenizer};
 use foretoken::{Error, Message, Result};
 use serde_json::{Value, json};
 
@@ -20,13 +20,13 @@ fn template(source: &str) -> Result<ChatTemplate> {
 fn rendered(source: &str, messages: &[(&str, &str)]) -> String {
     template(source)
         .unwrap_or_else(|error| panic!("{source}: {error}"))
-        .render(&Chat::new(&chat(messages)))
+        .render(&ChatInput::new(&chat(messages)))
         .unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
 fn refused(source: &str) -> String {
     let error =
-        template(source).and_then(|template| template.render(&Chat::new(&chat(&[("user", "hi")])))).unwrap_err();
+        template(source).and_then(|template| template.render(&ChatInput::new(&chat(&[("user", "hi")])))).unwrap_err();
     assert_eq!(error.code(), "bad-template");
     error.to_string()
 }
@@ -194,7 +194,7 @@ fn no_message_makes_a_special_token() {
     {
         let specials =
             |ids: &[u32]| ids.iter().copied().filter(|id| tokenizer.is_special(*id) && *id != 0).collect::<Vec<_>>();
-        let honest = template.encode(&tokenizer, &Chat::new(&chat(&[("user", "ab a")]))).unwrap();
+        let honest = template.encode(&tokenizer, &ChatInput::new(&chat(&[("user", "ab a")]))).unwrap();
         let names: Vec<String> = (0..tokenizer.vocab_size() as u32)
             .filter(|id| tokenizer.is_special(*id))
             .map(|id| tokenizer.id_to_token(id).unwrap())
@@ -213,13 +213,16 @@ fn no_message_makes_a_special_token() {
                 format!("\u{F0000}{name}\u{F0001}"),
             ] {
                 let messages = chat(&[("user", &content)]);
-                let ids = template.encode(&tokenizer, &Chat::new(&messages)).unwrap();
+                let ids = template.encode(&tokenizer, &ChatInput::new(&messages)).unwrap();
                 assert_eq!(specials(&ids), specials(&honest), "{content}");
                 if whole {
-                    assert_eq!(tokenizer.decode(&ids, false).unwrap(), template.render(&Chat::new(&messages)).unwrap());
+                    assert_eq!(
+                        tokenizer.decode(&ids, false).unwrap(),
+                        template.render(&ChatInput::new(&messages)).unwrap()
+                    );
                 }
             }
-            let ids = template.encode(&tokenizer, &Chat::new(&chat(&[(&format!("user{name}"), "ab")]))).unwrap();
+            let ids = template.encode(&tokenizer, &ChatInput::new(&chat(&[(&format!("user{name}"), "ab")]))).unwrap();
             assert_eq!(specials(&ids), specials(&honest));
             assert!(
                 tokenizer
@@ -236,7 +239,7 @@ fn no_message_makes_a_special_token() {
     let specials = |word: &str| {
         let call = json!({ "function": { "name": word, "arguments": { word: [word] } } });
         let message = json!({ "role": "assistant", "content": word, "tool_calls": [call] });
-        let ids = template.encode(&tokenizer, &Chat::new(&messages(json!([message])).unwrap())).unwrap();
+        let ids = template.encode(&tokenizer, &ChatInput::new(&messages(json!([message])).unwrap())).unwrap();
         ids.into_iter().filter(|id| tokenizer.is_special(*id)).collect::<Vec<_>>()
     };
     assert_eq!(specials("<|im_end|>"), specials("sail"));
@@ -251,12 +254,15 @@ fn tales_chat_is_chatml_and_encodes_as_its_text() {
         ("assistant", "é"),
         ("user", "{{ 1 }}"),
     ]);
-    let text = template.render(&Chat::new(&messages)).unwrap();
+    let text = template.render(&ChatInput::new(&messages)).unwrap();
     assert_eq!(
         text,
         "<|im_start|>system\nYou tell tales.<|im_end|>\n<|im_start|>user\nTell this again: a 'king'.\n  <|im_end|>\n<|im_start|>assistant\né<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n<|im_start|>assistant\n"
     );
-    assert_eq!(template.encode(&tokenizer, &Chat::new(&messages)).unwrap(), tokenizer.encode(&text, false).unwrap());
+    assert_eq!(
+        template.encode(&tokenizer, &ChatInput::new(&messages)).unwrap(),
+        tokenizer.encode(&text, false).unwrap()
+    );
 
     let golden: Value = serde_json::from_slice(&file("tests/golden/tales.json")).unwrap();
     let case = golden["cases"].as_array().unwrap().iter().find(|case| case["kind"] == "retell").unwrap();
@@ -268,14 +274,15 @@ fn tales_chat_is_chatml_and_encodes_as_its_text() {
         .strip_suffix("<|im_end|>\n<|im_start|>assistant\n")
         .unwrap();
     let ids: Vec<u32> = serde_json::from_value(case["prompt_ids"].clone()).unwrap();
-    assert_eq!(template.encode(&tokenizer, &Chat::new(&chat(&[("user", user)]))).unwrap(), ids);
+    assert_eq!(template.encode(&tokenizer, &ChatInput::new(&chat(&[("user", user)]))).unwrap(), ids);
 }
 
 #[test]
 fn templates_come_from_either_file_in_every_form() {
     let from = |config: Value, jinja: Option<&str>| {
-        ChatTemplate::from_files(Some(config.to_string().as_bytes()), jinja.map(str::as_bytes))
-            .map(|template| template.map(|template| template.render(&Chat::new(&chat(&[("user", "hi")]))).unwrap()))
+        ChatTemplate::from_files(Some(config.to_string().as_bytes()), jinja.map(str::as_bytes)).map(|template| {
+            template.map(|template| template.render(&ChatInput::new(&chat(&[("user", "hi")]))).unwrap())
+        })
     };
     assert_eq!(from(json!({}), None).unwrap(), None);
     assert_eq!(from(json!({ "chat_template": null }), None).unwrap(), None);
@@ -424,7 +431,7 @@ fn a_template_can_refuse_and_knows_the_date() {
     assert!(refused("{{ raise_exception('roles must alternate') }}").contains("roles must alternate"));
     let mut dated = template("{{ strftime_now('%d %b %Y') }}").unwrap();
     dated.set_now(1_700_000_000);
-    assert_eq!(dated.render(&Chat::new(&[])).unwrap(), "14 Nov 2023");
+    assert_eq!(dated.render(&ChatInput::new(&[])).unwrap(), "14 Nov 2023");
     let year: u32 = rendered("{{ strftime_now('%Y') }}", &[]).parse().unwrap();
     assert!(year >= 2024);
     assert!(refused("{{ strftime_now('%Q') }}").contains("%Q"));
@@ -474,8 +481,9 @@ fn the_template_is_the_one_for_tools_or_documents() {
     ];
     let (tools, documents) = ([object(json!({ "name": "clock" }))], [object(json!({ "title": "Sky" }))]);
     let messages = chat(&[("user", "hi")]);
-    let plain = Chat::new(&messages);
-    let (with_tools, with_documents) = (Chat { tools: &tools, ..plain }, Chat { documents: &documents, ..plain });
+    let plain = ChatInput::new(&messages);
+    let (with_tools, with_documents) =
+        (ChatInput { tools: &tools, ..plain }, ChatInput { documents: &documents, ..plain });
     let config = |entries: &[Value]| {
         let config = json!({ "chat_template": entries }).to_string();
         ChatTemplate::from_files(Some(config.as_bytes()), None).unwrap().unwrap()
@@ -491,7 +499,7 @@ fn the_template_is_the_one_for_tools_or_documents() {
     assert_eq!(template.add("rag", b"{% if").unwrap_err().code(), "bad-template");
     assert_eq!(template.add("rag", b"\xFF").unwrap_err().code(), "bad-template");
     // If the template does not use tools or documents, they are refused.
-    let lost = |chat: &Chat| match config(&[entry("default", "{{ toolset }}")]).render(chat) {
+    let lost = |chat: &ChatInput| match config(&[entry("default", "{{ toolset }}")]).render(chat) {
         Err(Error::BadOption { option, value, .. }) => (option.into_owned(), value),
         other => panic!("{other:?}"),
     };
@@ -524,7 +532,7 @@ fn a_template_is_given_variables() {
     let messages = chat(&[("user", "hi")]);
     let render = |kwargs: Value| {
         let kwargs = object(kwargs);
-        template.render(&Chat { kwargs: Some(&kwargs), ..Chat::new(&messages) })
+        template.render(&ChatInput { kwargs: Some(&kwargs), ..ChatInput::new(&messages) })
     };
     assert_eq!(render(json!({})).unwrap(), "<s>1970");
     assert_eq!(render(json!({ "enable_thinking": false, "date_string": "26 Jul" })).unwrap(), "<s>quick26 Jul");
@@ -552,7 +560,8 @@ fn an_answer_that_the_caller_began_is_continued() {
     let chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
                   {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
     let messages = chat(&[("user", "hi"), ("assistant", " Once upon ")]);
-    let chat = |messages| Chat { add_generation_prompt: false, continue_final_message: true, ..Chat::new(messages) };
+    let chat =
+        |messages| ChatInput { add_generation_prompt: false, continue_final_message: true, ..ChatInput::new(messages) };
     let render = |source: &str| template(source).unwrap().render(&chat(&messages));
     let begun = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n Once upon ";
     assert_eq!(render(chatml).unwrap(), begun);
@@ -568,7 +577,7 @@ fn an_answer_that_the_caller_began_is_continued() {
     let template = template(chatml).unwrap();
     refused(template.render(&chat(&messages[..1])));
     refused(template.render(&chat(&[])));
-    refused(template.render(&Chat { add_generation_prompt: true, ..chat(&messages) }));
+    refused(template.render(&ChatInput { add_generation_prompt: true, ..chat(&messages) }));
     // In tokens: the caller's text makes no special token, and nothing follows it.
     let tokenizer = tales();
     assert_eq!(template.encode(&tokenizer, &chat(&messages)).unwrap(), tokenizer.encode(begun, false).unwrap());
@@ -585,7 +594,7 @@ fn no_tool_document_or_variable_makes_a_special_token() {
     let template = template("<|im_end|>{{ tools | tojson }}{{ documents }}{{ more }}").unwrap();
     let given = [object(json!({ name: { "description": [name, format!("a{name}b")] } }))];
     let (messages, more) = (chat(&[("user", "hi")]), object(json!({ "more": name })));
-    let chat = Chat { tools: &given, documents: &given, kwargs: Some(&more), ..Chat::new(&messages) };
+    let chat = ChatInput { tools: &given, documents: &given, kwargs: Some(&more), ..ChatInput::new(&messages) };
     let ids = template.encode(&tokenizer, &chat).unwrap();
     assert_eq!(ids.iter().filter(|id| tokenizer.is_special(**id)).count(), 1);
     assert_eq!(tokenizer.decode(&ids, false).unwrap(), template.render(&chat).unwrap());
@@ -597,7 +606,7 @@ fn a_template_that_writes_bos_gets_one() {
     let config = json!({ "bos_token": "<s>" }).to_string();
     for (source, count) in [("{{ bos_token }}ab", 1), ("ab", 0)] {
         let template = ChatTemplate::from_files(Some(config.as_bytes()), Some(source.as_bytes())).unwrap().unwrap();
-        let ids = template.encode(&llama, &Chat::new(&chat(&[("user", "hi")]))).unwrap();
+        let ids = template.encode(&llama, &ChatInput::new(&chat(&[("user", "hi")]))).unwrap();
         assert_eq!(ids.iter().filter(|id| **id == 1).count(), count, "{source}");
     }
 }
@@ -614,7 +623,7 @@ fn messages(list: Value) -> Result<Vec<Message>> {
 #[test]
 fn what_messages_hold_reaches_the_template() {
     let template = template(TOOLS).unwrap();
-    let render = |list| template.render(&Chat::new(&messages(list).unwrap())).unwrap();
+    let render = |list| template.render(&ChatInput::new(&messages(list).unwrap())).unwrap();
     let call = json!({ "id": "1", "type": "function", "function": { "name": "sail", "arguments": { "to": "Ithaca", "at": [7, 1.5, true, null] } } });
     for assistant in [
         json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
@@ -641,7 +650,7 @@ fn what_messages_hold_reaches_the_template() {
 }
 
 fn rendered_value(source: &str, list: Value) -> Result<String> {
-    template(source)?.render(&Chat::new(&messages(list)?))
+    template(source)?.render(&ChatInput::new(&messages(list)?))
 }
 
 #[test]
@@ -770,7 +779,7 @@ fn dates_are_those_of_python() {
     let render = |now, format: &str| {
         let mut template = template(&format!("{{{{ strftime_now('{format}') }}}}")).unwrap();
         template.set_now(now);
-        template.render(&Chat::new(&chat(&[("user", "")])))
+        template.render(&ChatInput::new(&chat(&[("user", "")])))
     };
     let told = |now, format| render(now, format).unwrap();
     assert_eq!(told(0, "%A %d %B %Y %H:%M:%S"), "Thursday 01 January 1970 00:00:00");
@@ -920,7 +929,7 @@ fn a_damaged_template_never_panics() {
             chars.push('}');
         }
         let result = template(&chars.into_iter().collect::<String>())
-            .and_then(|t| t.render(&Chat::new(&chat(&[("user", "hi")]))));
+            .and_then(|t| t.render(&ChatInput::new(&chat(&[("user", "hi")]))));
         assert!(result.is_ok() || result.is_err_and(|error| error.code() == "bad-template"));
     }
 }
