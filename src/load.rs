@@ -239,7 +239,6 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
         Ok((engine, warnings))
     }
 
-    /// Returns the bytes of all weights.
     fn bytes(&self) -> u64 {
         let assistant = self.assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
         self.target.blueprint.memory().weights + assistant

@@ -8,11 +8,9 @@ use crate::text::{ChatTemplate, NAMED, Tokenizer, named_file};
 use crate::weights::{Quantization, Reading, Source, Weights, read_small};
 use serde_json::Value;
 
-/// Maximum size of `config.json` and other small files, in bytes.
 const SMALL_FILE: u64 = 1 << 20;
 /// Maximum size of `tokenizer_config.json`, in bytes. Gemma 3's lists 6,000 tokens in 1.2 MB.
 const TOKENIZER_CONFIG: u64 = 8 << 20;
-/// Maximum size of `tokenizer.json`, in bytes.
 const TOKENIZER_FILE: u64 = 64 << 20;
 
 /// Matrix rows compared at a time.

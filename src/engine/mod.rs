@@ -174,7 +174,6 @@ mod tests {
         Engine::builder(model).options(LoadOptions::new().device(DeviceChoice::Cpu)).load().unwrap()
     }
 
-    /// Sets a flag when the engine's thread ends.
     struct Ends(Arc<AtomicBool>);
 
     impl Drop for Ends {

@@ -347,7 +347,6 @@ struct BindLayout {
     raw: wgpu::BindGroupLayout,
 }
 
-/// Returns the binding that a line of WGSL declares.
 fn binding(line: &str) -> Option<Binding> {
     let (number, rest) = line.strip_prefix("@group(0) @binding(")?.split_once(") var<")?;
     let ty = match rest.split_once('>')?.0 {

@@ -15,7 +15,6 @@ pub struct Readback {
     mapping: Option<Mapping>,
 }
 
-/// A pending mapping.
 struct Mapping {
     receiver: oneshot::Receiver<Mapped>,
     arrived: Option<Mapped>,

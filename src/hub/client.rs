@@ -15,7 +15,6 @@ const SILENCE: Duration = Duration::from_secs(30);
 const PAUSES: [u64; 5] = [1, 2, 4, 8, 16];
 /// Retries if the server has never responded: the address is probably wrong.
 const FEW_PAUSES: usize = 2;
-/// Longest pause that a server may request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const MOST_REDIRECTS: usize = 8;
 

@@ -53,7 +53,6 @@ impl Download<'_> {
         ))
     }
 
-    /// Requests the rest once.
     fn fetch_rest(&mut self) -> Result<(), HubFailure> {
         let size = self.entry.size;
         let mut here = self.here();

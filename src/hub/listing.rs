@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Largest accepted listing, in bytes.
 const LARGEST: u64 = 64 << 20;
 
 /// A revision of a repository.

@@ -91,7 +91,6 @@ impl Hub {
         }
     }
 
-    /// Returns the Hub's listing, or else the cached model.
     fn listing(&self, id: &HubId, repository: &Repository) -> Result<Found> {
         let kept = || repository.find(id).map(|(snapshot, files)| Found::Kept(snapshot, files));
         if self.settings.offline {
@@ -138,7 +137,6 @@ impl Hub {
     }
 }
 
-/// Returns the shards that an index names.
 fn shards(index: &[u8]) -> Result<BTreeSet<String>> {
     let map = parse_index(index).map_err(|rule| Error::BadWeights { file: INDEX.into(), rule })?;
     Ok(map.into_values().collect())

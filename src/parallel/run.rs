@@ -131,7 +131,6 @@ impl MeasuredLatency {
         counts
     }
 
-    /// Returns the mean in seconds; 0 without values.
     fn mean(&self) -> f64 {
         self.sum / self.count.max(1) as f64
     }

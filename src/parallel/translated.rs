@@ -113,7 +113,6 @@ impl Translated {
         Ok(())
     }
 
-    /// Ends the draft: there are no more tokens.
     fn end_draft(&mut self) {
         let TranslatedDraft { task, wanted, reports, .. } = &mut self.draft;
         *wanted = 0;

@@ -56,7 +56,6 @@ impl Projection {
         matmul(x, &self.weight, self.cols)
     }
 
-    /// Returns a projection with some of the rows.
     fn rows(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
         let weight = rows.clone().flat_map(|row| &self.weight[row * self.cols..][..self.cols]).copied().collect();
         Self { weight, bias: rows.map(|row| self.bias[row]).collect(), cols: self.cols }
@@ -162,7 +161,6 @@ impl Model {
         layer.o.of(&attention(&q, &kv, &heads))
     }
 
-    /// Returns the MLP output for the residual stream, without its bias.
     fn mlp(&self, layer: &Layer, normed: &[f32]) -> Vec<f32> {
         let activation = self.spec.mlp.activation;
         let ups = layer.up.of(normed);

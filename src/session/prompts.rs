@@ -74,7 +74,6 @@ fn message((at, value): (usize, Value)) -> Result<Message> {
     })
 }
 
-/// Combines messages with the chat options.
 fn chat<'a>(messages: &'a [Message], options: &'a ChatOptions) -> ChatInput<'a> {
     let ChatOptions { tools, documents, chat_template_kwargs, continue_final_message, add_generation_prompt, .. } =
         options;

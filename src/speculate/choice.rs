@@ -109,7 +109,6 @@ impl Candidate {
         format!("{:.0} %", 100.0 * (self.tokens - 1.0) / self.lookahead as f64)
     }
 
-    /// Returns the cost of a draft token in target forwards.
     fn token_cost(&self) -> f64 {
         (self.cost - 1.0) / self.lookahead as f64
     }

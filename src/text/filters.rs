@@ -150,7 +150,6 @@ fn text(value: &Value) -> Value {
     }
 }
 
-/// Returns the value, or an empty list if it is undefined.
 fn or_empty(value: &Value) -> Value {
     if value.is_undefined() { Vec::<Value>::new().into() } else { value.clone() }
 }
@@ -175,7 +174,6 @@ fn given(args: &[Value]) -> Option<Value> {
     args.first().filter(|value| !value.is_undefined()).cloned()
 }
 
-/// Implements Python's `float()`.
 fn float(value: &Value) -> Option<f64> {
     match value.kind() {
         ValueKind::String => value.as_str().and_then(|text| text.trim().parse().ok()),

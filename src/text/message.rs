@@ -122,7 +122,6 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns true if omitting the value would lose data.
 fn is_data(value: &Value) -> bool {
     !(value.is_null() || value.as_array().is_some_and(Vec::is_empty))
 }

@@ -355,7 +355,6 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Returns the first day of a year, counted from 1970-01-01.
 fn day_number(year: i64) -> i64 {
     let before = year - 1;
     365 * (year - 1970) + (before / 4 - before / 100 + before / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400)

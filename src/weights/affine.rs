@@ -34,7 +34,6 @@ impl Quantization {
         Ok(Some(quantization))
     }
 
-    /// Returns the bits and the group size of a module.
     fn of(&self, module: &str) -> Result<(u8, u8)> {
         match self.modules.get(module) {
             Some(Value::Object(of)) => parameters(&format!("{KEY}.{module}"), of),

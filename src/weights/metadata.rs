@@ -10,7 +10,6 @@ use crate::error::WeightsRule;
 
 /// Maximum size of a header, vocabulary included, in bytes. The header of Gemma 3 has 7 MiB without merges.
 const MAX_HEADER: u64 = 64 << 20;
-/// Maximum nesting depth of arrays.
 const MAX_DEPTH: usize = 4;
 
 /// Reason why a header could not be read from the available bytes.

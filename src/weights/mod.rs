@@ -407,7 +407,6 @@ fn tensor_of<'a>(stored: Option<&'a Stored>, name: &str, file: &str) -> Result<&
     }
 }
 
-/// Checks a name from a file.
 fn check_name(name: &str) -> Result<(), WeightsRule> {
     match name {
         "" => Err(WeightsRule::EmptyName),

@@ -12,7 +12,6 @@ use std::ops::Range;
 
 /// Rows that share a pass over keys and values.
 pub const TOGETHER: usize = 8;
-/// Positions whose values are widened to f32 at a time.
 const AT_A_TIME: usize = 64;
 
 /// Dimensions and rules of a layer.

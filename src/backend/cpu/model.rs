@@ -325,7 +325,6 @@ impl CpuMemory {
     }
 }
 
-/// Returns `activation(gate) * up` for alternating gate and up.
 fn gate(y: &Rows, function: Activation) -> Rows {
     let mut gated = Rows::new(y.len(), y.width / 2);
     for row in 0..y.len() {

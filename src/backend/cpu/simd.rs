@@ -63,7 +63,6 @@ pub(super) use unroll;
 pub trait StoredRow<S: Simd>: Copy {
     /// Keeps the first `vectors` vectors.
     fn cut(self, vectors: usize) -> Self;
-    /// Returns a vector as f32.
     fn vector(self, simd: S, at: usize) -> S::f32s;
 }
 

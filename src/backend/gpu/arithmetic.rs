@@ -16,7 +16,6 @@ use web_time::Instant;
 const OUTS: u32 = 4096;
 /// Target duration of one timing: some browsers' clocks tick in milliseconds.
 const LONG: Duration = Duration::from_millis(20);
-/// Most repetitions of a product in one timing.
 const MOST: f64 = 512.0;
 /// Timings of each kind; the shortest counts.
 const TIMES: usize = 2;

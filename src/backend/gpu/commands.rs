@@ -46,7 +46,6 @@ impl GpuBackend {
         }
     }
 
-    /// Returns the bytes that a round reads back.
     fn bytes_read(&self, shape: Shape) -> u64 {
         let end = match self.sampler.recipe().logprobs {
             None => IDS + shape.rows(),

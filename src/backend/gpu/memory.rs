@@ -27,7 +27,6 @@ pub(super) fn gained_stride(width: usize) -> usize {
     stride(width) + width.div_ceil(16).next_multiple_of(4)
 }
 
-/// Returns the bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
     sections.iter().map(|section| section.bytes(matrix.cols)).sum()
 }

@@ -9,9 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 use ureq::{Agent, AsSendBody, SendBody, http};
 
-/// Maximum bytes of a piece.
 const PIECE: usize = 1 << 16;
-/// Seconds after which connecting fails.
 const CONNECTING: u64 = 10;
 
 type Pieces = mpsc::UnboundedReceiver<Result<Piece, String>>;

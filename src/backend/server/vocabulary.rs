@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 /// Approximate number of tokens in the text.
 const SAMPLES: u32 = 512;
-/// Maximum special tokens in it.
 const SPECIAL: usize = 64;
 
 /// A text and its tokens.

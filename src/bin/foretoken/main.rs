@@ -158,7 +158,6 @@ fn option(flag: &str) -> String {
     name.unwrap_or_default().replace('-', "_")
 }
 
-/// Parses a count on the command line.
 fn count(text: &str) -> Result<usize, &'static str> {
     text.parse().map_err(|_| "it has to be a whole number, 0 or more")
 }

@@ -11,7 +11,6 @@ use serde_json::{Map, Value};
 const GENERATION: usize = 0;
 /// Options of loading, except those of other groups: capacity and number types of the models.
 const CAPACITY: usize = 1;
-/// Device of the models.
 const DEVICE: usize = 2;
 /// Targets and draft models that compute at the same time.
 const PARALLEL: usize = 3;

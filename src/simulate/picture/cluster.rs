@@ -10,7 +10,6 @@ const TOP: f64 = 74.0;
 const STRIDE: f64 = 426.0;
 const WIDTH: f64 = 2.0 * STRIDE + 8.0;
 
-/// Returns the colour of a schedule.
 fn colour(schedule: Schedule) -> &'static str {
     match schedule {
         Schedule::Plain => "quiet",
@@ -88,7 +87,6 @@ fn plot(svg: &mut Svg, points: &[Point], left: f64, title: &str, lines: &[fn(&Ou
     }
 }
 
-/// A logarithmic scale.
 struct Scale {
     values: (f64, f64),
     places: (f64, f64),

@@ -6,7 +6,6 @@ use crate::simulate::heatmap::{Grid, Ratio};
 /// Ratios at which the colour changes.
 const STEPS: [f64; 10] = [0.25, 0.4, 0.6, 0.8, 0.98, 1.02, 1.25, 1.7, 2.5, 4.0];
 
-/// Side length of a plot in pixels.
 const SIDE: f64 = 240.0;
 /// Width of a colour in the legend, in pixels.
 const SWATCH: f64 = 30.0;

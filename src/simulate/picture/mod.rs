@@ -37,7 +37,6 @@ const COLOURS: [(&str, &str, &str); 19] = [
     ("10", "#863306", "#ffc690"),
 ];
 
-/// An SVG figure under construction.
 struct Svg {
     text: String,
 }

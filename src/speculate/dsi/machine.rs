@@ -241,7 +241,6 @@ impl Dsi {
         self.start_drafter_again(actions);
     }
 
-    /// Restarts the drafter after a token that it did not propose.
     fn start_drafter_again(&mut self, actions: &mut Vec<Action>) {
         self.cancel_drafting(actions);
         self.told = self.told.min(self.chain.len() - 1);

@@ -22,7 +22,6 @@ pub(super) fn prompt(given: &JsValue) -> Result<Prompt> {
     Prompt::read(read("prompt", given, 0)?)
 }
 
-/// Reads an object of options; an error names the option.
 fn options(given: &JsValue) -> Result<Value> {
     if !given.is_object() {
         return read("options", given, 0);

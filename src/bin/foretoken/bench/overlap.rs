@@ -9,7 +9,6 @@ use serde::Serialize;
 
 /// Pairs of texts per prompt, for each of [`Effort::texts`].
 const PAIRS: usize = 2;
-/// Most tokens of each text.
 const TOKENS: usize = 48;
 
 /// Results of one mode: medians over texts. Host work is the minimum over texts, because other load on the machine only adds to it.

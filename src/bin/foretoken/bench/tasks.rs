@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 
 /// Tokens that a lookup proposes at a time.
 pub(super) const LOOKUP_TOKENS: usize = 10;
-/// Seed of the modes that sample.
 const SEED: u64 = 1;
 /// Tokens of the warm-up: enough that the draft model reads the prompt too.
 const WARM_UP: usize = 8;

@@ -89,7 +89,6 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     out.finish()
 }
 
-/// Returns the tensors that are matrices and not transposed.
 fn matrices(config: &[u8]) -> Result<BTreeSet<String>> {
     let plan = Plan::new(&parse_config(config, None)?);
     let layouts = plan.matrices.into_iter().map(|matrix| matrix.layout).filter(|layout| !layout.transposed);

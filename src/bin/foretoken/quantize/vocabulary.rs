@@ -162,7 +162,6 @@ fn types(tokenizer: &Tokenizer, file: &Value, count: usize, unknown: Option<u32>
     (0..count as u32).map(kind).collect()
 }
 
-/// Reads the merges of a BPE model, in both formats.
 fn merges(model: &Value) -> Option<Vec<(String, String)>> {
     let merge = |merge: &Value| match merge {
         Value::String(both) => both.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())),

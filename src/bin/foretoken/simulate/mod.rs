@@ -17,7 +17,6 @@ pub(super) const SCHEDULES: &str = "plain: one token per forward of the target. 
     verify. DSI: distributed speculation, the drafter never waits and SP target servers verify at the same time. PEARL: \
     one block is drafted while the one before it is verified.";
 
-/// Longest allowed latency of a forward, in milliseconds.
 const LONGEST: f64 = 60_000.0;
 
 #[derive(clap::Args)]
