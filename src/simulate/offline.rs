@@ -101,6 +101,7 @@ pub struct Span {
 
 /// An observer of a run.
 pub trait Watch {
+    /// Called at the end of a span.
     fn span(&mut self, _span: Span) {}
 
     /// Called for each emitted token. `true`: an accepted draft token; `false`: the target's own.

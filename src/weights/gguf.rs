@@ -14,7 +14,6 @@ use crate::error::WeightsRule;
 
 /// Maximum number of metadata keys; models have about forty.
 const MAX_KEYS: u64 = 4096;
-/// Default alignment of the data and each tensor, in bytes.
 const ALIGNMENT: u64 = 32;
 
 /// Contents of a header.

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 const KV_LENGTHS: [usize; 2] = [32, 512];
 /// Rows of a verify: the pending token and draft tokens.
 const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Draft tokens of the counted round.
 const ROUND_DRAFT: usize = 5;
 
 /// Tokens of the text in which the lookup is measured.

@@ -2,7 +2,6 @@
 
 use foretoken::internals::weights::Dtype;
 
-/// Alignment of data in bytes; llama.cpp's default.
 const ALIGNMENT: usize = 32;
 const U32: u32 = 4;
 const I32: u32 = 5;
