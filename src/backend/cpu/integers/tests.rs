@@ -1,0 +1,60 @@
+//! Tests of `integers`.
+
+use super::*;
+
+/// Returns reproducible, disordered numbers.
+fn codes(count: usize, seed: usize) -> Vec<u8> {
+    (0..count).map(|i| (((i + seed) * (i + 7 * seed + 3)) >> 3) as u8).collect()
+}
+
+/// Checks that this processor's instruction sets give the same products, and that a row's bits do not depend on other rows.
+#[test]
+fn all_instructions_agree() {
+    let (blocks, rows, fours) = (5, 15, 2);
+    let bytes = codes(4 * blocks * BLOCK, 1);
+    let values: Vec<f32> = codes(rows * blocks * BLOCK, 2).iter().map(|code| f32::from(*code) - 127.0).collect();
+    let of_fours = |seed| -> Vec<[f32; 4]> {
+        let numbers: Vec<f32> = codes(8 * blocks, seed).iter().map(|code| f32::from(*code) / 256.0).collect();
+        numbers.as_chunks::<4>().0.to_vec()
+    };
+    let (scales, offsets) = (of_fours(3), of_fours(4));
+    let eights: Vec<u64> = bytes.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect();
+    let (nibbles, whole) = (FourRows::Nibbles(&eights.as_chunks().0[..blocks]), FourRows::Bytes(eights.as_chunks().0));
+    for (codes, center, groups, has_offsets) in [
+        (nibbles, 0.0, 1, true),
+        (nibbles, 8.0, 2, false),
+        (whole, 0.0, 1, false),
+        (whole, -128.0, 2, true),
+        (whole, 0.0, 1, true),
+    ] {
+        let scales = &scales[..groups * blocks];
+        let offsets = has_offsets.then_some(&offsets[..groups * blocks]);
+        let weights = |_| IntegerWeights { codes, center, scales, offsets };
+        let product = |run: &dyn Fn(&Coded, &mut [[f32; 4]])| {
+            let x = Rows::from_flat(&values, blocks * BLOCK);
+            let mut all = vec![[0f32; 4]; fours * rows];
+            run(&Coded::new(&x), &mut all);
+            for row in 0..rows {
+                let mut alone = vec![[0f32; 4]; fours];
+                run(&Coded::new(&x.part(row..row + 1)), &mut alone);
+                let in_company = all.iter().skip(row).step_by(rows);
+                assert!(
+                    alone.iter().zip(in_company).all(|(a, b)| a.map(f32::to_bits) == b.map(f32::to_bits)),
+                    "row {row}"
+                );
+            }
+            all.as_flattened().to_vec()
+        };
+        let plain = product(&|x, products| IntegerProducts { simd: Plain, weights, x, products }.compute());
+        let largest = plain.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let mut others = vec![product(&|x, products| super::products(weights, x, products))];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(simd) = pulp::x86::V3::try_new() {
+            others.push(product(&|x, products| simd.vectorize(IntegerProducts { simd, weights, x, products })));
+        }
+        for other in others {
+            let worst = plain.iter().zip(&other).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
+            assert!(worst <= 1e-6 * largest, "{worst} of {largest}");
+        }
+    }
+}
