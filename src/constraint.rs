@@ -14,13 +14,13 @@ use web_time::Instant;
 pub struct ResponseFormat(pub Map<String, Value>);
 
 impl ResponseFormat {
-    fn of(kind: &str, value: Value) -> Self {
+    fn from_kind(kind: &str, value: Value) -> Self {
         Self([("type".to_owned(), kind.into()), (kind.to_owned(), value)].into_iter().collect())
     }
 
     /// Requires JSON that matches a schema.
     pub fn json_schema(schema: Value) -> Self {
-        Self::of("json_schema", json!({ "schema": schema }))
+        Self::from_kind("json_schema", json!({ "schema": schema }))
     }
 
     /// Requires a JSON object.
@@ -30,12 +30,12 @@ impl ResponseFormat {
 
     /// Requires a match of the whole text with a regular expression, in the syntax of the crate `regex`.
     pub fn regex(pattern: &str) -> Self {
-        Self::of("regex", pattern.into())
+        Self::from_kind("regex", pattern.into())
     }
 
     /// Requires a text that a grammar derives from its rule `start`.
     pub fn grammar(lark: &str) -> Self {
-        Self::of("grammar", lark.into())
+        Self::from_kind("grammar", lark.into())
     }
 
     /// Returns true if it restricts the text.

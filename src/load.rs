@@ -120,7 +120,7 @@ impl<S: Source> Loadable<S> {
     }
 
     /// Loads the model into the CPU's memory. `loaded` is called with the bytes of each portion.
-    async fn read(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::CpuModel> {
+    async fn load_on_cpu(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::CpuModel> {
         let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
         cpu::CpuModel::load(processor, blueprint, weights, loaded).await.map_err(|error| error.within(&place))
@@ -224,9 +224,11 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
                 Box::new(engine)
             }
             Device::Cpu(processor) => {
-                let model = target.read(processor, &mut progress).await?;
+                let model = target.load_on_cpu(processor, &mut progress).await?;
                 let draft = match assistant {
-                    Some(assistant) => or_warning(assistant.read(processor, &mut progress).await, &mut warnings)?,
+                    Some(assistant) => {
+                        or_warning(assistant.load_on_cpu(processor, &mut progress).await, &mut warnings)?
+                    }
                     None => None,
                 };
                 progress(all);

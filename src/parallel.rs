@@ -66,7 +66,7 @@ impl Executor for Parallel {
     /// ([`Tuner::lookahead`]), with lookup up to that number.
     ///
     /// Refuses constraints, acceptance by rejection, log-probabilities and other drafters.
-    fn run<'a>(
+    fn run_text<'a>(
         &'a mut self,
         prompts: &'a Prompts,
         call: &'a TextCall<'_>,

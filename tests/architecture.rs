@@ -241,3 +241,23 @@ fn files_that_guides_name_exist() {
     }
     assert!(found > 60, "{found} names");
 }
+
+/// A method named `read` on a type that does not say what it reads tells a caller nothing.
+#[test]
+fn no_method_is_named_read_run_write_or_of_alone() {
+    // Methods that a trait of the standard library or an object of JavaScript names.
+    let foreign = ["src/text/template.rs: write", "src/wasm/engine/files.rs: read"];
+    let mut found = Vec::new();
+    for (path, text) in files("src", "rs") {
+        for line in text.lines().filter(|line| line.starts_with("    ")) {
+            let Some((_, definition)) = line.split_once("fn ") else { continue };
+            let name = definition.split(['(', '<']).next().unwrap();
+            if ["read", "run", "write", "of"].contains(&name) && !line.trim_start().starts_with("//") {
+                let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
+                found.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    found.retain(|method| !foreign.contains(&method.as_str()));
+    assert!(found.is_empty(), "{found:?}");
+}

@@ -30,7 +30,7 @@ pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<Str
     }
     // Each GGUF model is identified by the name of its first part.
     let is_first =
-        |name: &str| name.ends_with(".gguf") && SplitFile::of(name).is_none_or(|split| split.part(0) == name);
+        |name: &str| name.ends_with(".gguf") && SplitFile::from_name(name).is_none_or(|split| split.part(0) == name);
     let models: BTreeSet<&str> = names.iter().copied().filter(|name| is_first(name)).collect();
     let matching: Vec<&str> = models.iter().copied().filter(|name| matches(file.unwrap_or("*"), name)).collect();
     match (&matching[..], file) {
@@ -84,7 +84,8 @@ fn listed(names: &[&str]) -> String {
 
 /// Returns the names of all parts of the GGUF file with first part `first`.
 fn parts(first: &str) -> Vec<String> {
-    SplitFile::of(first).map_or(vec![first.into()], |split| (0..split.parts).map(|number| split.part(number)).collect())
+    SplitFile::from_name(first)
+        .map_or(vec![first.into()], |split| (0..split.parts).map(|number| split.part(number)).collect())
 }
 
 /// Returns true if `name` matches `pattern`, in which `*` matches any characters.

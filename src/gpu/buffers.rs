@@ -66,8 +66,8 @@ impl Slice {
     }
 
     /// Writes bytes (a multiple of 4) at the start of the slice.
-    pub fn write(&self, gpu: &Gpu, bytes: &[u8]) {
-        gpu.write(&self.buffer, self.offset, bytes);
+    pub fn write_bytes(&self, gpu: &Gpu, bytes: &[u8]) {
+        gpu.write_buffer(&self.buffer, self.offset, bytes);
     }
 }
 
@@ -110,7 +110,7 @@ impl Gpu {
     }
 
     /// Writes bytes at an offset (multiples of 4) before the next submission runs.
-    pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) {
+    pub fn write_buffer(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) {
         self.queue.write_buffer(buffer.raw(), offset, bytes);
     }
 
@@ -126,7 +126,7 @@ impl Gpu {
         let mut bytes = bytemuck::cast_slice(data).to_vec();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         let buffer = self.buffer(what, bytes.len() as u64)?;
-        self.write(&buffer, 0, &bytes);
+        self.write_buffer(&buffer, 0, &bytes);
         Ok(buffer)
     }
 

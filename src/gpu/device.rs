@@ -192,7 +192,7 @@ impl Gpu {
         let mut recorder = self.record();
         recorder.dispatch(&call, [1, 1, 1]);
         recorder.submit(None);
-        let counts = self.read(&wrong, 0, wrong.size()).await?;
+        let counts = self.read_buffer(&wrong, 0, wrong.size()).await?;
         Ok(if counts.iter().all(|count| *count == 0) { Subnormals::Kept } else { Subnormals::Flushed })
     }
 

@@ -94,24 +94,24 @@ impl Readback {
     }
 
     /// Waits for a submission's copy and returns its first `bytes` bytes as u32.
-    pub async fn read(&mut self, gpu: &Gpu, bytes: u64, submitted: Submitted) -> Result<Vec<u32>> {
+    pub async fn read_words(&mut self, gpu: &Gpu, bytes: u64, submitted: Submitted) -> Result<Vec<u32>> {
         self.expect(bytes, submitted);
         self.wait(gpu).await
     }
 }
 
 impl Slice {
-    /// Reads the first `bytes` bytes as u32, like [`Gpu::read`].
-    pub async fn read(&self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
-        gpu.read(&self.buffer, self.offset, bytes).await
+    /// Reads the first `bytes` bytes as u32, like [`Gpu::read_buffer`].
+    pub async fn read_words(&self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
+        gpu.read_buffer(&self.buffer, self.offset, bytes).await
     }
 }
 
 impl Gpu {
     /// Reads `bytes` bytes of a buffer from `offset`, for tests and checks; creates its own staging buffer.
-    pub async fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u32>> {
+    pub async fn read_buffer(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u32>> {
         let mut readback = Readback::new(self, bytes)?;
         let submitted = self.record().submit(Some((buffer, offset, bytes, &readback)));
-        readback.read(self, bytes, submitted).await
+        readback.read_words(self, bytes, submitted).await
     }
 }

@@ -86,7 +86,7 @@ impl Repository {
                 self.lock(&entry.digest, || progress(fs::metadata(&incomplete).map_or(0, |data| data.len())))?;
             if !here(&blob) {
                 let url = &client.address(id, commit, name);
-                Download { client, id, url, entry, path: &incomplete, progress }.run()?;
+                Download { client, id, url, entry, path: &incomplete, progress }.fetch()?;
                 fs::rename(&incomplete, &blob).map_err(|error| failed(&blob, &error))?;
             }
             // A dangling link may exist.

@@ -23,7 +23,7 @@ pub(super) struct Download<'a> {
 
 impl Download<'_> {
     /// Downloads the missing bytes.
-    pub fn run(&mut self) -> Result<()> {
+    pub fn fetch(&mut self) -> Result<()> {
         let (client, url) = (self.client, self.url);
         let started = self.here();
         let mut most = started;
@@ -45,7 +45,7 @@ impl Download<'_> {
         fs::remove_file(self.path).map_err(|error| self.unusable(&error))?;
         // Bytes from an earlier download may be damaged.
         if started > 0 {
-            return self.run();
+            return self.fetch();
         }
         Err(self.wrong(
             "what came is not what the Hub lists, and was deleted: run it again, and if it stays so, the server between \

@@ -52,7 +52,7 @@ struct Lfs {
 
 impl Listing {
     /// Requests the listing.
-    pub fn of(client: &HubClient, id: &HubId) -> Result<Self> {
+    pub fn request(client: &HubClient, id: &HubId) -> Result<Self> {
         let url = client.listing_address(id);
         let bytes = client.get_small(id, &url, LARGEST)?;
         let unusable = |reason: String| Error::Network {

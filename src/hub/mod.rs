@@ -100,7 +100,7 @@ impl Hub {
         if let (true, Ok(kept)) = (id.is_pinned(), kept()) {
             return Ok(kept);
         }
-        match Listing::of(&self.client, id) {
+        match Listing::request(&self.client, id) {
             Ok(listing) => Ok(Found::Listed(listing)),
             Err(error @ Error::Network { .. }) => kept().map_err(|_| error),
             Err(error) => Err(error),

@@ -45,11 +45,11 @@ impl Source for Remote {
         }
     }
 
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         if let Some(folder) = &self.kept
             && (self.listed.is_none() || folder.size(file).await? == self.size(file).await?)
         {
-            return folder.read(file, range).await;
+            return folder.read_range(file, range).await;
         }
         let missing = || Error::NotFound { path: self.name(), reason: format!("there is no {file}") };
         let (client, listing) = self.listed.as_ref().ok_or_else(missing)?;

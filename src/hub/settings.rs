@@ -20,11 +20,11 @@ pub struct Settings {
 impl Settings {
     /// Reads `HF_ENDPOINT`, `HF_TOKEN` (or the file `HF_TOKEN_PATH`, `HF_HOME/token`), `HF_HUB_CACHE`, `HF_HOME` and `HF_HUB_OFFLINE`.
     pub fn from_env() -> Self {
-        Self::read(|name| env::var(name).ok().filter(|value| !value.is_empty()))
+        Self::from_variables(|name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
     /// Reads settings from the given variables.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let user = || env::home_dir().unwrap_or_default();
         let folder = |name: &str| {
             let path = variable(name)?;

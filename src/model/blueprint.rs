@@ -53,7 +53,8 @@ impl Blueprint {
     /// Returns true if products may be computed with integers.
     pub fn may_quantise(&self) -> bool {
         let mut sections = self.sections.iter().flatten();
-        self.arithmetic != ArithmeticChoice::F32 && sections.any(|section| Format::of(section.dtype).multiplies_codes())
+        self.arithmetic != ArithmeticChoice::F32
+            && sections.any(|section| Format::of_dtype(section.dtype).multiplies_codes())
     }
 }
 
@@ -106,7 +107,7 @@ impl Section {
 
     /// Returns the layout on the GPU of a row of `cols` weights.
     pub fn row(&self, cols: usize) -> Row {
-        Format::of(self.dtype).row(cols)
+        Format::of_dtype(self.dtype).row(cols)
     }
 
     /// Returns the bytes of all rows on the GPU.

@@ -30,7 +30,7 @@ pub(super) trait NamedChoice: Copy + PartialEq + 'static {
 
 impl<T: NamedChoice> OptionValue for T {
     /// Reads a name, or true or false, which are names too.
-    fn read(value: &Value) -> Result<Self, String> {
+    fn from_json(value: &Value) -> Result<Self, String> {
         let found = match value {
             Value::Bool(value) => T::named(if *value { "true" } else { "false" }),
             value => value.as_str().and_then(T::named),
@@ -61,7 +61,7 @@ pub(super) fn serialize<T: NamedChoice, S: Serializer>(value: T, to: S) -> Resul
 }
 
 pub(super) fn deserialize<'de, T: NamedChoice, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    T::read(&Value::deserialize(from)?).map_err(|allowed| de::Error::custom(format!("expected one of {allowed}")))
+    T::from_json(&Value::deserialize(from)?).map_err(|allowed| de::Error::custom(format!("expected one of {allowed}")))
 }
 
 /// Declares an enum of named values, which are read from and written to JSON by name. `for` states the option's name.

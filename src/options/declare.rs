@@ -11,7 +11,7 @@ pub trait Options: Default {
     type Whole;
 
     /// Returns the part of `whole` with these options.
-    fn of(whole: &mut Self::Whole) -> &mut Self;
+    fn part_of(whole: &mut Self::Whole) -> &mut Self;
 
     /// Returns all names, including those in groups.
     fn names() -> Vec<&'static str>;
@@ -37,7 +37,7 @@ pub(super) fn read<T: Options>(given: &Value) -> Result<T> {
 }
 
 pub(super) fn replace<T: OptionValue>(name: &'static str, option: &mut T, value: &Value) -> Result<()> {
-    *option = T::read(value).or_else(|allowed| bad(name, value, &allowed))?;
+    *option = T::from_json(value).or_else(|allowed| bad(name, value, &allowed))?;
     Ok(())
 }
 
@@ -88,7 +88,7 @@ macro_rules! options {
                 $(#[doc = concat!("Allowed: `", stringify!($allowed), "`" $(, "; ", $note)?, ".")])?
                 #[must_use]
                 pub fn $option(mut self, $option: $crate::options::declare::taken!($kind $(<$($of),+>)?)) -> Self {
-                    <$Options as $crate::options::declare::Options>::of(&mut self).$option = $option.into();
+                    <$Options as $crate::options::declare::Options>::part_of(&mut self).$option = $option.into();
                     self
                 }
             )*
@@ -97,7 +97,7 @@ macro_rules! options {
         impl $crate::options::declare::Options for $Options {
             type Whole = $Whole;
 
-            fn of(whole: &mut $Whole) -> &mut Self {
+            fn part_of(whole: &mut $Whole) -> &mut Self {
                 $(let whole = &mut whole.$group;)?
                 whole
             }

@@ -17,7 +17,7 @@ impl GenerateOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
-    pub fn read(given: Value) -> Result<Self> {
+    pub fn from_json(given: Value) -> Result<Self> {
         read(&given)
     }
 

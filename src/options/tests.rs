@@ -6,7 +6,7 @@ use serde_json::json;
 
 #[test]
 fn values_replace_defaults_by_name() {
-    let options = GenerateOptions::read(json!({
+    let options = GenerateOptions::from_json(json!({
         "max_new_tokens": 7,
         "num_assistant_tokens_schedule": "constant",
         "stop": ["."],
@@ -19,7 +19,7 @@ fn values_replace_defaults_by_name() {
         .stop([".".into()])
         .logit_bias([(300, -5.0)]);
     assert_eq!(options, Ok(expected));
-    assert_eq!(LoadOptions::read(json!({ "kv_dtype": "f16" })).unwrap().context.kv_dtype, Some(KvDtype::F16));
+    assert_eq!(LoadOptions::from_json(json!({ "kv_dtype": "f16" })).unwrap().context.kv_dtype, Some(KvDtype::F16));
 }
 
 #[track_caller]
@@ -50,9 +50,11 @@ fn unknown_names_and_other_types_are_refused() {
         (json!({ "speculation": "on" }), "speculation", "\"on\"", "auto, off"),
         (json!({ "drafter": 5 }), "drafter", "5", "auto, draft_model, lookup, prediction, chain"),
     ] {
-        assert_bad(GenerateOptions::read(given), option, value, allowed);
+        assert_bad(GenerateOptions::from_json(given), option, value, allowed);
     }
-    assert!(matches!(GenerateOptions::read(json!([])), Err(Error::BadOption { option, .. }) if option == "options"));
+    assert!(
+        matches!(GenerateOptions::from_json(json!([])), Err(Error::BadOption { option, .. }) if option == "options")
+    );
 }
 
 #[test]

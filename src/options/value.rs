@@ -17,7 +17,7 @@ pub(super) fn bad<T>(option: impl Into<Cow<'static, str>>, value: impl ToString,
 /// Type of an option.
 pub(super) trait OptionValue: Sized {
     /// Reads a value. The error states the allowed values.
-    fn read(value: &Value) -> Result<Self, String>;
+    fn from_json(value: &Value) -> Result<Self, String>;
 
     /// Returns the value, or the part of it, that is not allowed.
     fn outside(&self, _: &Allowed) -> Option<String> {
@@ -85,7 +85,7 @@ impl fmt::Display for Allowed {
 macro_rules! values {
     ($($type:ty: $kind:ident, $expected:literal $(, |$value:ident, $allowed:ident| $outside:expr)?;)*) => {
         $(impl OptionValue for $type {
-            fn read(value: &Value) -> Result<Self, String> {
+            fn from_json(value: &Value) -> Result<Self, String> {
                 Self::deserialize(value).map_err(|_| $expected.into())
             }
 
@@ -119,8 +119,8 @@ values! {
 }
 
 impl<T: OptionValue> OptionValue for Option<T> {
-    fn read(value: &Value) -> Result<Self, String> {
-        T::read(value).map(Some)
+    fn from_json(value: &Value) -> Result<Self, String> {
+        T::from_json(value).map(Some)
     }
 
     fn outside(&self, allowed: &Allowed) -> Option<String> {

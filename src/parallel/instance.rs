@@ -113,7 +113,7 @@ impl ModelInstance {
     ///
     /// # Errors
     /// Errors of the instance.
-    pub async fn read(
+    pub async fn read_text(
         &mut self,
         rows: usize,
         prefilled: &mut dyn FnMut(usize) -> ControlFlow<()>,
@@ -148,7 +148,7 @@ impl ModelInstance {
     }
 
     /// Returns the model's own next token and appends it to the text. `None`: the context is full, or `prefilled` breaks, as in
-    /// [`Self::read`].
+    /// [`Self::read_text`].
     ///
     /// # Errors
     /// Errors of the instance.
@@ -156,7 +156,7 @@ impl ModelInstance {
         if self.instance.as_ref().is_some_and(|instance| self.text.len() > instance.capacity()) {
             return Ok(None);
         }
-        let next = self.read(1, prefilled).await?.and_then(|read| read.ids.first().copied());
+        let next = self.read_text(1, prefilled).await?.and_then(|read| read.ids.first().copied());
         self.text.extend(next);
         Ok(next)
     }

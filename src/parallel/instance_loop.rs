@@ -75,7 +75,7 @@ pub type OnReport = Box<dyn FnMut(u64, Report)>;
 /// Carries out commands until the channel is closed.
 pub async fn run_instance(role: Role, instance: ModelInstance, inbox: Inbox, on_report: OnReport) {
     match role {
-        Role::Target(server) => TargetLoop { server, instance, inbox, on_report, text: 0 }.run().await,
+        Role::Target(server) => TargetLoop { server, instance, inbox, on_report, text: 0 }.answer_calls().await,
         Role::Drafter => run_drafter(instance, inbox, on_report).await,
     }
 }
@@ -92,7 +92,7 @@ struct TargetLoop {
 }
 
 impl TargetLoop {
-    async fn run(&mut self) {
+    async fn answer_calls(&mut self) {
         while let Some(command) = self.inbox.next().await {
             let done = match command {
                 Command::Begin { text, sampling } => {
@@ -126,7 +126,7 @@ impl TargetLoop {
         }
         let began = Instant::now();
         let read = if instance.breaks_off() {
-            let read = unless(inbox.voided(task), instance.read(rows, &mut |_| flow(true))).await;
+            let read = unless(inbox.voided(task), instance.read_text(rows, &mut |_| flow(true))).await;
             read.unwrap_or_else(|| {
                 instance.break_off();
                 Ok(None)
@@ -136,7 +136,7 @@ impl TargetLoop {
                 on_report(*text, Report::Prefilled { done });
                 flow(!inbox.is_void(task))
             };
-            instance.read(rows, &mut prefilled).await
+            instance.read_text(rows, &mut prefilled).await
         };
         let seconds = began.elapsed().as_secs_f64();
         Ok(match read? {

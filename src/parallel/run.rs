@@ -79,7 +79,7 @@ pub async fn run(
         stats,
         distributed,
     };
-    run.run(sink).await
+    run.run_rounds(sink).await
 }
 
 /// The loop. Reports become events of the state machine, and its actions become commands. Each turn takes the steps receive, handle,
@@ -137,7 +137,7 @@ impl MeasuredLatency {
 }
 
 impl RunLoop<'_> {
-    async fn run(mut self, sink: &mut impl Sink) -> Result<Stats> {
+    async fn run_rounds(mut self, sink: &mut impl Sink) -> Result<Stats> {
         while !self.machine.is_done() {
             let report = self.receive(sink).await;
             let received = Instant::now();

@@ -52,7 +52,7 @@ struct Projection {
 }
 
 impl Projection {
-    fn of(&self, x: &[f32]) -> Vec<f32> {
+    fn times(&self, x: &[f32]) -> Vec<f32> {
         matmul(x, &self.weight, self.cols)
     }
 
@@ -153,22 +153,22 @@ impl Model {
             scale: spec.attention_scale,
         };
         let mut kv = Kv::new(kv_dtype);
-        let qkv = layer.qkv.of(normed);
+        let qkv = layer.qkv.times(normed);
         let q = match &layer.qk_norm {
             Some(gains) => qk_norm(&qkv, &layer.qkv.bias, gains, spec.norm_eps, &table, &heads, &mut kv),
             None => rotary(&qkv, &layer.qkv.bias, &table, &heads, &mut kv),
         };
-        layer.o.of(&attention(&q, &kv, &heads))
+        layer.o.times(&attention(&q, &kv, &heads))
     }
 
     fn mlp(&self, layer: &Layer, normed: &[f32]) -> Vec<f32> {
         let activation = self.spec.mlp.activation;
-        let ups = layer.up.of(normed);
+        let ups = layer.up.times(normed);
         let inner = match &layer.gate {
-            Some(gates) => gate(&gates.of(normed), &gates.bias, &ups, &layer.up.bias, activation),
+            Some(gates) => gate(&gates.times(normed), &gates.bias, &ups, &layer.up.bias, activation),
             None => activate(&ups, &layer.up.bias, activation),
         };
-        layer.down.of(&inner)
+        layer.down.times(&inner)
     }
 }
 

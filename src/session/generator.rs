@@ -22,7 +22,7 @@ pub trait Executor {
     ///
     /// # Errors
     /// [`crate::Error::BadOption`] for options that this executor refuses; [`crate::Error::ContextFull`]; device errors.
-    fn run<'a>(
+    fn run_text<'a>(
         &'a mut self,
         prompts: &'a Prompts,
         call: &'a TextCall<'_>,
@@ -104,7 +104,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         let Self { prompts, executor } = self;
         let call = TextCall::new(prompts, prompt, options, executor.has_draft_model())?;
         let mut out = call.emitter(&prompts.tokenizer, on_progress);
-        let mut stats = executor.run(prompts, &call, &mut out).await?;
+        let mut stats = executor.run_text(prompts, &call, &mut out).await?;
         call.describe(&mut stats, executor.arithmetic(), executor.warnings());
         out.finish(stats)
     }

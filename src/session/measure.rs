@@ -39,7 +39,8 @@ impl<E: Executor + ?Sized> Generator<E> {
         let single = self.executor.single()?;
         let tokens = self.prompts.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
-        let hidden = single.read(&[], async |engine: &mut dyn Backend| hidden(engine, &tokens, wanted).await).await?;
+        let hidden =
+            single.read_with(&[], async |engine: &mut dyn Backend| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
         if let Some(at) = hidden.iter().position(|x| !x.is_finite()) {
             let position = tokens.len() - wanted + at / width;
@@ -66,7 +67,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         for continuation in continuations {
             let tokens = self.prompts.continuation(&head, continuation)?;
             let logprob =
-                single.read(&head, async |engine: &mut dyn Backend| score(engine, &head, &tokens).await).await?;
+                single.read_with(&head, async |engine: &mut dyn Backend| score(engine, &head, &tokens).await).await?;
             scores.push(Score { logprob, num_tokens: tokens.len() });
         }
         Ok(scores)
@@ -75,7 +76,7 @@ impl<E: Executor + ?Sized> Generator<E> {
 
 impl Single {
     /// Runs `read` on the engine, reusing what is cached of `prompt`. If the device is lost, runs it once more on a new one.
-    async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut dyn Backend) -> Result<T>) -> Result<T> {
+    async fn read_with<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut dyn Backend) -> Result<T>) -> Result<T> {
         let attempt = async |single: &mut Self| {
             single.prompt_cache.turn_to(&mut *single.engine, prompt).await?;
             read(&mut *single.engine).await

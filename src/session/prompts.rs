@@ -48,7 +48,7 @@ impl Prompt {
     ///
     /// # Errors
     /// [`Error::BadOption`].
-    pub fn read(given: Value) -> Result<Self> {
+    pub fn from_json(given: Value) -> Result<Self> {
         match given {
             Value::String(text) => Ok(Self::Text(text)),
             Value::Array(list) if list.first().is_none_or(Value::is_number) => {

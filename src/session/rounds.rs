@@ -115,7 +115,7 @@ pub async fn rounds(
         repeated: false,
         finished: Instant::now(),
     };
-    match rounds.run().await {
+    match rounds.run_rounds().await {
         Exit::Complete | Exit::Aborted => rounds.run.end(),
         Exit::Failed(error) => return Err(error),
     }
@@ -186,7 +186,7 @@ struct Current {
 }
 
 impl<D: Drafter + ?Sized, S: Sink> RoundLoop<'_, D, S> {
-    async fn run(&mut self) -> Exit {
+    async fn run_rounds(&mut self) -> Exit {
         if let Err(exit) = self.prefill().await {
             return exit;
         }

@@ -168,7 +168,7 @@ impl Single {
 }
 
 impl Executor for Single {
-    fn run<'a>(
+    fn run_text<'a>(
         &'a mut self,
         prompts: &'a Prompts,
         call: &'a TextCall<'_>,

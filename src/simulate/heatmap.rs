@@ -24,7 +24,7 @@ impl Ratio {
     pub const ALL: [Self; 4] = [Self::SiPlain, Self::DsiSi, Self::DsiPlain, Self::DsiBest];
 
     /// Returns the ratio of some means.
-    pub fn of(self, means: &Means) -> f64 {
+    pub fn of_means(self, means: &Means) -> f64 {
         match self {
             Self::SiPlain => means.si / means.plain,
             Self::DsiSi => means.dsi / means.si,

@@ -276,7 +276,7 @@ impl Drafter for Adaptive {
         acceptance.learn(round.drafted.min(lookahead), round.accepted);
         self.retry = Retry { idle: 0, won: self.retry.won + won, ..self.retry };
         self.text.draft_model = Some(self.text.length + round.accepted);
-        self.budget.read(self.estimates.costs.reading(round.caught_up));
+        self.budget.charge_reading(self.estimates.costs.reading(round.caught_up));
     }
 
     fn origin(&self) -> Origin {

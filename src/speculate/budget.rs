@@ -70,7 +70,7 @@ impl Budget {
     }
 
     /// Subtracts the cost of reading by the draft model.
-    pub fn read(&mut self, cost: f64) {
+    pub fn charge_reading(&mut self, cost: f64) {
         let saved = cost.min(self.reading);
         self.reading -= saved;
         self.drafts -= cost - saved;

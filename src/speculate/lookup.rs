@@ -31,7 +31,7 @@ impl PromptLookup {
     }
 
     /// Indexes the n-grams that end before the last token, so that each match has a token after it.
-    fn read(&mut self, tokens: &[u32]) {
+    fn index_tokens(&mut self, tokens: &[u32]) {
         let known = tokens.len().saturating_sub(1);
         if known < self.indexed {
             self.index.clear();
@@ -67,7 +67,7 @@ impl PromptLookup {
 
 impl Drafter for PromptLookup {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
-        self.read(tokens);
+        self.index_tokens(tokens);
         if room == 1 {
             return Draft::Tokens(Vec::new());
         }

@@ -74,7 +74,7 @@ impl Drafting {
     }
 
     /// Returns the leading cached tokens of the target that the draft model has read; 0 with another tokenizer.
-    pub fn read(&self) -> usize {
+    pub fn num_read(&self) -> usize {
         self.read
     }
 
@@ -144,7 +144,7 @@ impl Drafting {
 
     /// Drafts at most `count` tokens after the pending one, for a target with room for `room` more. `step(position, tokens)` lets the
     /// draft model read `tokens` at `position`, and returns its next token and whether the draft continues after it.
-    pub async fn write(
+    pub async fn draft_tokens(
         &mut self,
         cached: &[u32],
         pending: u32,

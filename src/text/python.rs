@@ -26,7 +26,7 @@ pub(super) fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs)
         Some(_) => return Err(failure("tojson: separators must be two strings")),
     };
     let mut out = String::new();
-    Json { ensure_ascii, indent, item, key, sort_keys }.write(&mut out, value, 0)?;
+    Json { ensure_ascii, indent, item, key, sort_keys }.write_value(&mut out, value, 0)?;
     Ok(Value::from(out))
 }
 
@@ -39,7 +39,7 @@ struct Json<'a> {
 }
 
 impl Json<'_> {
-    fn write(&self, out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
+    fn write_value(&self, out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH || out.len() > MAX_JSON {
             return Err(failure("tojson: too deep or too large"));
         }
@@ -53,7 +53,7 @@ impl Json<'_> {
                 let mut empty = true;
                 for item in value.try_iter()?.checked() {
                     self.next(out, &mut empty, depth);
-                    self.write(out, &item?, depth + 1)?;
+                    self.write_value(out, &item?, depth + 1)?;
                 }
                 self.close(out, empty, depth, ']');
             }
@@ -68,7 +68,7 @@ impl Json<'_> {
                     self.next(out, &mut empty, depth);
                     self.write_str(out, &key.to_string());
                     out.push_str(self.key);
-                    self.write(out, &value.get_item(&key)?, depth + 1)?;
+                    self.write_value(out, &value.get_item(&key)?, depth + 1)?;
                 }
                 self.close(out, empty, depth, '}');
             }

@@ -29,12 +29,12 @@ impl Quantization {
         let Some(Value::Object(modules)) = config.remove(KEY) else { return Ok(None) };
         let quantization = Self { all: parameters(KEY, &modules)?, modules };
         for module in quantization.modules.keys() {
-            quantization.of(module)?;
+            quantization.bits_of(module)?;
         }
         Ok(Some(quantization))
     }
 
-    fn of(&self, module: &str) -> Result<(u8, u8)> {
+    fn bits_of(&self, module: &str) -> Result<(u8, u8)> {
         match self.modules.get(module) {
             Some(Value::Object(of)) => parameters(&format!("{KEY}.{module}"), of),
             _ => Ok(self.all),
@@ -48,7 +48,7 @@ impl Quantization {
         let modules: Vec<String> = names.map(str::to_owned).collect();
         for module in modules {
             let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
-            let (bits, group_size) = self.of(&module)?;
+            let (bits, group_size) = self.bits_of(&module)?;
             let joined = join(tensors, [&weight, &scales, &biases], bits, group_size)?;
             tensors.remove(&scales);
             tensors.remove(&biases);

@@ -74,7 +74,7 @@ impl Row {
 
 impl Format {
     /// Returns the format of a stored type.
-    pub fn of(dtype: Dtype) -> Self {
+    pub fn of_dtype(dtype: Dtype) -> Self {
         let pairs = Scales::Pairs(Float::F16, 32);
         let (codes, scales) = match dtype {
             Dtype::F32 => return Self::Float(Float::F32),
@@ -102,7 +102,7 @@ impl Format {
     /// Returns the formats of all stored types, without duplicates.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
-        for format in Dtype::all().into_iter().map(Self::of) {
+        for format in Dtype::all().into_iter().map(Self::of_dtype) {
             if !all.contains(&format) {
                 all.push(format);
             }
@@ -146,7 +146,7 @@ impl Format {
 
 /// Converts a stored row of `cols` weights to its GPU layout in `out`, which must be zero.
 pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
-    let format = Format::of(dtype);
+    let format = Format::of_dtype(dtype);
     let Format::Quantised { codes, scales, .. } = format else {
         out.iter_mut().zip(stored).for_each(|(to, from)| *to = *from);
         return;

@@ -120,7 +120,7 @@ pub(crate) struct SplitFile<'a> {
 
 impl<'a> SplitFile<'a> {
     /// Parses a file name; `None` if it is not the name of a part.
-    pub fn of(file: &'a str) -> Option<Self> {
+    pub fn from_name(file: &'a str) -> Option<Self> {
         let (rest, parts) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
         let (name, part) = rest.rsplit_once('-')?;
         let five = |digits: &str| digits.len() == 5 && digits.bytes().all(|byte| byte.is_ascii_digit());

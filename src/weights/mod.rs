@@ -221,7 +221,7 @@ impl<S: Source> Weights<S> {
     /// Opens the GGUF file `file`, or all parts if its name is like `NAME-00001-of-0000N.gguf`. Reads and checks headers only. Returns the
     /// metadata of the first part.
     pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
-        let split = SplitFile::of(file);
+        let split = SplitFile::from_name(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
         let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
         let metadata = weights.add_gguf(&first).await?;

@@ -25,7 +25,7 @@ pub trait Source {
     ///
     /// # Errors
     /// [`WeightsRule::Truncated`] if the file ends before the range does, [`Error::NotFound`] if it cannot be read.
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>>;
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>>;
 
     /// Returns the model's name for messages: a path or an id.
     fn name(&self) -> String;
@@ -61,11 +61,11 @@ pub fn read_small<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Rea
     })
 }
 
-/// Like [`Source::read`], for callers that index by the length. Fails if the source returns fewer or more bytes than requested.
+/// Like [`Source::read_range`], for callers that index by the length. Fails if the source returns fewer or more bytes than requested.
 pub(super) fn read_exact<'a>(source: &'a impl Source, file: &'a str, range: Range<u64>) -> Reading<'a, Vec<u8>> {
     Box::pin(async move {
         let expected = range.end.saturating_sub(range.start);
-        let bytes = source.read(file, range).await?;
+        let bytes = source.read_range(file, range).await?;
         let found = bytes.len() as u64;
         if found == expected { Ok(bytes) } else { Err(broken(file, WeightsRule::Truncated { expected, found })) }
     })
@@ -142,7 +142,7 @@ impl Source for Folder {
         }
     }
 
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         use std::io::{Read, Seek, SeekFrom};
 
         let expected = range.end.saturating_sub(range.start);
@@ -205,7 +205,7 @@ impl Source for InMemory {
         Ok(self.find(file).map(|bytes| bytes.len() as u64))
     }
 
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         let Some(bytes) = self.find(file) else { return Err(missing(self, file)) };
         let part = match (usize::try_from(range.start), usize::try_from(range.end)) {
             (Ok(start), Ok(end)) => bytes.get(start..end),

@@ -100,7 +100,7 @@ fn check_instructions(
 /// Returns the kernels to compile: all; or each matmul of the counted types once, every epilogue of the one that needs most
 /// registers, and all other kernels except those for embedding types other than f16.
 fn kernels(all: bool) -> Vec<Kernel> {
-    let counted: HashSet<_> = counted().into_iter().map(|(_, dtype)| Format::of(dtype)).collect();
+    let counted: HashSet<_> = counted().into_iter().map(|(_, dtype)| Format::of_dtype(dtype)).collect();
     let f16 = Format::Float(Float::F16);
     let mut seen = HashSet::new();
     let mut is_wanted = |kernel: &Kernel| match (matmul(*kernel), kernel) {
@@ -189,7 +189,7 @@ fn no_kernel_spills_and_a_byte_of_weights_costs_few_instructions() {
             assert!(report.workgroup <= WORKGROUP, "{family}: {kernel:?}: {report:?}");
             let Some(matmul) = matmul(*kernel) else { continue };
             let (format, arithmetic, way) = matmul;
-            let counted = counted().into_iter().find(|(_, dtype)| Format::of(*dtype) == format);
+            let counted = counted().into_iter().find(|(_, dtype)| Format::of_dtype(*dtype) == format);
             let Some((name, _)) = counted else { continue };
             match way {
                 Way::Rows(rows) => failed.extend(check_instructions(family, format, arithmetic, rows, report)),

@@ -63,7 +63,7 @@ impl Lab {
     }
 
     pub fn read(&self, output: &Output) -> Vec<u32> {
-        let mut words = run(self.gpu.read(&output.buffer, 0, output.buffer.size())).unwrap();
+        let mut words = run(self.gpu.read_buffer(&output.buffer, 0, output.buffer.size())).unwrap();
         let guard = words.split_off(output.words);
         assert!(guard.iter().all(|word| *word == UNTOUCHED), "a kernel wrote into the guard band");
         words

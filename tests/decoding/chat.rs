@@ -297,10 +297,10 @@ fn templates_render_earlier_turns_as_they_were() {
 
 #[test]
 fn prompts_are_read_or_refused_by_what_is_wrong() {
-    assert!(matches!(Prompt::read(json!("Once")), Ok(Prompt::Text(text)) if text == "Once"));
-    assert!(matches!(Prompt::read(json!([1, 2])), Ok(Prompt::Tokens(ids)) if ids == [1, 2]));
+    assert!(matches!(Prompt::from_json(json!("Once")), Ok(Prompt::Text(text)) if text == "Once"));
+    assert!(matches!(Prompt::from_json(json!([1, 2])), Ok(Prompt::Tokens(ids)) if ids == [1, 2]));
     let chat = json!([{ "role": "user", "content": "Who comes?" }]);
-    assert!(matches!(Prompt::read(chat), Ok(Prompt::Chat(chat)) if chat == messages(&["Who comes?"])));
+    assert!(matches!(Prompt::from_json(chat), Ok(Prompt::Chat(chat)) if chat == messages(&["Who comes?"])));
     for (given, option, value) in [
         (json!(null), "prompt", "null"),
         (json!({ "role": "user" }), "prompt", r#"{"role":"user"}"#),
@@ -310,7 +310,7 @@ fn prompts_are_read_or_refused_by_what_is_wrong() {
         (json!([{ "role": "user", "content": "a" }, null]), "messages", "message 1: null"),
         (json!([{ "role": "user", "content": "a" }, 5]), "messages", "message 1: a number"),
     ] {
-        match Prompt::read(given) {
+        match Prompt::from_json(given) {
             Err(Error::BadOption { option: named, value: found, .. }) => {
                 assert_eq!((&*named, found.as_str()), (option, value));
             }

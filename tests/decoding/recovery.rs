@@ -31,14 +31,14 @@ impl Source for Watched {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         self.folder.size(file).await
     }
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         if self.gone.get() {
             return Err(Error::NotFound { path: file.into(), reason: "taken away".into() });
         }
         if file.ends_with(".safetensors") {
             self.read.set(self.read.get() + range.end - range.start);
         }
-        self.folder.read(file, range).await
+        self.folder.read_range(file, range).await
     }
     fn name(&self) -> String {
         self.folder.name()
@@ -143,7 +143,7 @@ fn what_the_device_refuses_is_told_once_and_is_no_loss() {
     let source = Watched::new("models/tales/draft");
     let mut session = load(&gpu(), &source, 128).unwrap();
     let device = session.engine().gpu().unwrap().clone();
-    let overrun = |gpu: &Gpu| gpu.write(&gpu.buffer("a small one", 16).unwrap(), 1 << 16, &[0; 4]);
+    let overrun = |gpu: &Gpu| gpu.write_buffer(&gpu.buffer("a small one", 16).unwrap(), 1 << 16, &[0; 4]);
     for options in ways() {
         let undisturbed = generate(&mut session, &options, &[]).unwrap();
         for after in [0, 1, 9] {

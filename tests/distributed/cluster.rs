@@ -210,7 +210,7 @@ fn the_same_seed_gives_the_same_cluster() {
     };
     assert_eq!(run(1), run(1));
     let (one, two) = (run(1), run(2));
-    assert!(Schedule::ALL.iter().all(|&schedule| one[1].of(schedule) != two[1].of(schedule)));
+    assert!(Schedule::ALL.iter().all(|&schedule| one[1].outcome_of(schedule) != two[1].outcome_of(schedule)));
 }
 
 #[test]

@@ -86,16 +86,16 @@ fn at(
 fn recorded_answers_are_read() {
     let file = |name: &str| std::fs::read(path("tests/golden/servers").join(name)).unwrap();
     // The last 4 of 40 tokens; at first nothing was cached, then two blocks of 16.
-    let fresh = Dialect::Vllm.read(&file("vllm_verified.json"), 40, 4).unwrap();
-    let again = Dialect::Vllm.read(&file("vllm_cached.json"), 40, 4).unwrap();
+    let fresh = Dialect::Vllm.parse_answer(&file("vllm_verified.json"), 40, 4).unwrap();
+    let again = Dialect::Vllm.parse_answer(&file("vllm_cached.json"), 40, 4).unwrap();
     assert_eq!((fresh.cached, again.cached), (Some(0), Some(32)));
     assert_eq!(fresh.ids, again.ids);
     // The results for cached positions differ from the first ones.
-    let all = |name: &str| Dialect::Vllm.read(&file(name), 40, 40).map(|answer| answer.ids);
+    let all = |name: &str| Dialect::Vllm.parse_answer(&file(name), 40, 40).map(|answer| answer.ids);
     assert_ne!(all("vllm_verified.json"), all("vllm_cached.json"));
-    let completion = Dialect::Completions.read(&file("vllm_completions.json"), 4, 4).unwrap();
+    let completion = Dialect::Completions.parse_answer(&file("vllm_completions.json"), 4, 4).unwrap();
     assert_eq!((completion.ids.len(), completion.ids[3]), (4, 261));
-    let sglang = Dialect::Sglang.read(&file("sglang_verified.json"), 6, 3).unwrap();
+    let sglang = Dialect::Sglang.parse_answer(&file("sglang_verified.json"), 6, 3).unwrap();
     assert_eq!((sglang.ids, sglang.cached), (vec![420, 390, 724], Some(3)));
     for (dialect, name, ids) in [
         (Dialect::Vllm, "vllm_stream.txt", vec![261, 420, 390]),
@@ -113,7 +113,7 @@ fn recorded_answers_are_read() {
         assert_eq!((found, ended), (ids, true), "{name}");
     }
     // Results of another length than requested are refused, and so is garbage.
-    let other_length = Dialect::Vllm.read(&file("vllm_verified.json"), 39, 4).unwrap_err();
+    let other_length = Dialect::Vllm.parse_answer(&file("vllm_verified.json"), 39, 4).unwrap_err();
     assert!(other_length.contains("it read 40 tokens"), "{other_length}");
     for garbage in [
         &b"<html>"[..],
@@ -123,7 +123,7 @@ fn recorded_answers_are_read() {
         b"{\"choices\": [{\"token_ids\": [-1]}]}",
     ] {
         for dialect in DIALECTS {
-            assert!(dialect.read(garbage, 4, 1).is_err() && dialect.read(garbage, 4, 2).is_err());
+            assert!(dialect.parse_answer(garbage, 4, 1).is_err() && dialect.parse_answer(garbage, 4, 2).is_err());
         }
     }
 }

@@ -417,7 +417,7 @@ mod drafting {
         assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), Some(DraftPlan { tokens, position: 30, steps: 4 }));
         // The draft model wrote four tokens and read three of them.
         assert_eq!(drafting.wrote(30, vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
-        assert_eq!(drafting.read(), 34);
+        assert_eq!(drafting.num_read(), 34);
         // Two tokens were accepted.
         drafting.truncate(33);
         let cached = [&cached[..], &[1, 2, 3]].concat();

@@ -340,11 +340,11 @@ impl Source for Watched {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         self.files.size(file).await
     }
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         let size = self.files.size(file).await?.expect("only files that are there are read");
         assert!(range.start <= range.end && range.end <= size, "{range:?} of {size}");
         self.read.set(self.read.get() + range.end - range.start);
-        self.files.read(file, range).await
+        self.files.read_range(file, range).await
     }
     fn name(&self) -> String {
         self.files.name()

@@ -490,7 +490,7 @@ fn what_is_chosen_of_many_files() {
 #[test]
 fn the_environment_says_where_models_are_kept_and_which_token_is_sent() {
     let read = |set: &[(&str, &str)]| {
-        Settings::read(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        Settings::from_variables(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
     };
     let home = env::temp_dir().join(format!("foretoken-settings-{}", std::process::id()));
     fs::create_dir_all(&home).unwrap();

@@ -190,9 +190,9 @@ fn truncated() {
         async fn size(&self, file: &str) -> Result<Option<u64>> {
             Ok(self.0.size(file).await?.map(|bytes| bytes + 4))
         }
-        async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+        async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
             let end = self.0.size(file).await?.unwrap_or(0);
-            self.0.read(file, range.start..range.end.min(end)).await
+            self.0.read_range(file, range.start..range.end.min(end)).await
         }
         fn name(&self) -> String {
             self.0.name()
@@ -202,7 +202,7 @@ fn truncated() {
     let cut = Rule::Truncated { expected: 20, found: 16 };
     let weights = block_on(Weights::open(Cut(memory(&[(SINGLE, &bytes)])))).unwrap();
     assert_eq!(rule(block_on(weights.read_f32("t"))), cut);
-    assert_eq!(rule(block_on(memory(&[(SINGLE, &[0; 16])]).read(SINGLE, 0..20))), cut);
+    assert_eq!(rule(block_on(memory(&[(SINGLE, &[0; 16])]).read_range(SINGLE, 0..20))), cut);
 }
 
 #[test]
@@ -630,14 +630,14 @@ fn a_folder_on_disk() {
     let weights = block_on(Weights::open(folder)).unwrap();
     assert_eq!(block_on(weights.read_f32("t")).unwrap(), exact(6, 0));
     assert_eq!(block_on(weights.source().size("config.json")), Ok(None));
-    assert_eq!(block_on(weights.source().read(SINGLE, 0..0)), Ok(vec![]));
+    assert_eq!(block_on(weights.source().read_range(SINGLE, 0..0)), Ok(vec![]));
     for name in ["", "..", "../config.json", "/etc/passwd", "a/../../b", "folder.json"] {
         assert_eq!(block_on(weights.source().size(name)).unwrap_err().code(), "not-found", "{name}");
     }
-    assert_eq!(block_on(weights.source().read("config.json", 0..1)).unwrap_err().code(), "not-found");
+    assert_eq!(block_on(weights.source().read_range("config.json", 0..1)).unwrap_err().code(), "not-found");
 
     // A range that no file has allocates no memory; a file that shrinks is noticed.
-    let huge = block_on(weights.source().read(SINGLE, 0..u64::MAX));
+    let huge = block_on(weights.source().read_range(SINGLE, 0..u64::MAX));
     assert_eq!(rule(huge), Rule::Truncated { expected: u64::MAX, found: bytes.len() as u64 });
     std::fs::write(path.join(SINGLE), &bytes[..bytes.len() - 4]).unwrap();
     assert_eq!(rule(block_on(weights.read_f32("t"))), Rule::Truncated { expected: 24, found: 20 });
@@ -656,11 +656,11 @@ impl Source for Watched {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         self.files.size(file).await
     }
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         let size = self.files.size(file).await?.expect("only files that are there are read");
         assert!(range.start <= range.end && range.end <= size, "{range:?} of {size}");
         self.largest.set(self.largest.get().max(range.end - range.start));
-        self.files.read(file, range).await
+        self.files.read_range(file, range).await
     }
     fn name(&self) -> String {
         self.files.name()

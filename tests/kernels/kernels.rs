@@ -73,7 +73,7 @@ impl Matrix {
     }
 
     fn stored(dtype: Dtype, stored: &[u8], cols: usize) -> Self {
-        let format = Format::of(dtype);
+        let format = Format::of_dtype(dtype);
         let row = format.row(cols);
         let rows = stored.chunks_exact(dtype.bytes(cols as u64).unwrap() as usize);
         let mut packed = vec![0; rows.len() * row.bytes()];
@@ -550,7 +550,7 @@ fn matmul_with_integers_equals_its_twin_and_rows_are_alone() {
     let shapes = [(1, 256, 5), (3, 768, 33), (17, 512, 8), (33, 1280, 34)];
     let is_repeated =
         |dtype: &Dtype| matches!(dtype, Dtype::Affine(of) if (of.group_size, of.scales) != (64, Float::Bf16));
-    let dtypes = quantised().filter(|dtype| Format::of(*dtype).multiplies_codes() && !is_repeated(dtype));
+    let dtypes = quantised().filter(|dtype| Format::of_dtype(*dtype).multiplies_codes() && !is_repeated(dtype));
     for (index, dtype) in dtypes.enumerate() {
         let (rows, cols, outs) = shapes[index % shapes.len()];
         let x = lab.random.normals(rows * cols);

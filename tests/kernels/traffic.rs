@@ -64,7 +64,7 @@ fn traffic(kernel: Kernel, threads: usize, outs: usize, row: Row) -> (usize, usi
 fn nearly_all_of_what_is_read_is_used_and_read_once() {
     let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16 };
     for dtype in [Dtype::F16, Dtype::F32, Dtype::Q4_0, Dtype::Q8_0, Dtype::Q4K] {
-        let format = Format::of(dtype);
+        let format = Format::of_dtype(dtype);
         for (cols, outs) in [(256, 48), (768, 576), (2048, 256)] {
             let row = format.row(cols);
             for (rows, threads) in [(Some(8), 128), (None, 64)] {

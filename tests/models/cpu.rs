@@ -230,7 +230,7 @@ impl Threads for Pretended {
 /// Returns the bytes of the first matrix that each other thread has: the answer to an empty push.
 fn held(threads: &Pretended) -> [f64; 2] {
     [0, 1].map(|other| {
-        threads.ask(other, Question::new(MatrixOp::Push, 0, 0).of(Dtype::F16).words(), &[]);
+        threads.ask(other, Question::new(MatrixOp::Push, 0, 0).with_dtype(Dtype::F16).words(), &[]);
         threads.answer(other, &mut [])
     })
 }

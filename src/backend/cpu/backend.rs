@@ -21,7 +21,7 @@ impl Backend for CpuBackend {
     }
 
     fn models(&self) -> [Option<LocalModel<'_>>; 2] {
-        let draft = self.draft.as_ref().map(|draft| about(draft, self.drafting.read()));
+        let draft = self.draft.as_ref().map(|draft| about(draft, self.drafting.num_read()));
         [Some(about(&self.target, self.cached.len())), draft]
     }
 
@@ -79,7 +79,7 @@ impl Backend for CpuBackend {
         };
         let target = copy(&mut self.target, self.cached.len());
         let draft = match &mut self.draft {
-            Some(draft) if self.drafting.read() > 0 => copy(draft, self.drafting.read()),
+            Some(draft) if self.drafting.num_read() > 0 => copy(draft, self.drafting.num_read()),
             _ => Vec::new(),
         };
         Ok(Box::new([target, draft]))

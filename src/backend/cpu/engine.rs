@@ -69,7 +69,7 @@ impl CpuBackend {
             text.push(id);
             Ok((id, confident && goes_on))
         };
-        let drafted = self.drafting.write(&self.cached, pending, [count, room], step).await?;
+        let drafted = self.drafting.draft_tokens(&self.cached, pending, [count, room], step).await?;
         if translated {
             logits.clear();
         }
@@ -126,7 +126,7 @@ impl Target for CpuBackend {
     }
 
     fn draft_cached(&self) -> usize {
-        self.drafting.read()
+        self.drafting.num_read()
     }
 
     fn capacity(&self) -> usize {

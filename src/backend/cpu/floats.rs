@@ -70,14 +70,14 @@ impl Floats {
 
     /// Replaces all bytes. Returns false if the last number is incomplete.
     pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
-        fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8], into: &mut Vec<T>) -> bool {
+        fn read_numbers<T: bytemuck::AnyBitPattern>(bytes: &[u8], into: &mut Vec<T>) -> bool {
             *into = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
             bytes.len().is_multiple_of(size_of::<T>())
         }
         match self {
-            Self::F32(all) => read(bytes, all),
-            Self::F16(all) => read(bytes, all),
-            Self::Bf16(all) => read(bytes, all),
+            Self::F32(all) => read_numbers(bytes, all),
+            Self::F16(all) => read_numbers(bytes, all),
+            Self::Bf16(all) => read_numbers(bytes, all),
         }
     }
 

@@ -206,14 +206,14 @@ impl CpuModel {
             mlp: none(),
             logits: none(),
         };
-        Ok(processor.run(|| {
+        Ok(processor.run_in_pool(|| {
             for op in &plan.body {
-                memory.run(op, spec, tokens, position, &mut pass);
+                memory.run_op(op, spec, tokens, position, &mut pass);
             }
             if !wanted.is_empty() {
                 pass.residual = pass.residual.part(wanted);
                 let head = plan.head.iter().take(steps);
-                head.for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+                head.for_each(|op| memory.run_op(op, spec, tokens, position, &mut pass));
             } else {
                 pass.normed = none();
             }
@@ -251,7 +251,7 @@ fn need_room(what: &str, numbers: usize) -> Result<()> {
 }
 
 impl CpuMemory {
-    fn run(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
+    fn run_op(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
         let Self { matrices, vectors, tables, caches, arithmetic } = self;
         let vector = |id: VectorId| &vectors[id.0][..];
         let table = |layer: usize| spec.layers[layer].rope.map_or(&[][..], |rope| &tables[rope]);

@@ -57,7 +57,7 @@ impl Processor {
 
     /// Calls `run` on a pool thread, so that others take parts of it without being woken each time.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn run<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+    pub(super) fn run_in_pool<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(run),
             None => rayon::scope(|_| run()),
@@ -66,7 +66,7 @@ impl Processor {
 
     /// Calls `run`.
     #[cfg(target_arch = "wasm32")]
-    pub(super) fn run<T>(&self, run: impl FnOnce() -> T) -> T {
+    pub(super) fn run_in_pool<T>(&self, run: impl FnOnce() -> T) -> T {
         run()
     }
 }

@@ -46,7 +46,7 @@ impl Question {
     }
 
     /// Sets the dtype of the rows.
-    pub fn of(self, dtype: Dtype) -> Self {
+    pub fn with_dtype(self, dtype: Dtype) -> Self {
         let kind = Dtype::all().iter().position(|one| *one == dtype).unwrap_or_default() as u32;
         Self { kind, ..self }
     }

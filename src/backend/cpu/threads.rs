@@ -121,7 +121,7 @@ impl DistributedMatrix {
             match &self.shares {
                 _ if part.is_empty() => continue,
                 Some(shares) if thread > 0 => {
-                    let question = shares.question(MatrixOp::Reserve, part.len()).of(dtype);
+                    let question = shares.question(MatrixOp::Reserve, part.len()).with_dtype(dtype);
                     if shares.ask(thread - 1, question, &[], &mut []) == 0.0 {
                         return Err(Full);
                     }
@@ -148,7 +148,7 @@ impl DistributedMatrix {
             let part = &bytes[(rows.start - pushed.start) * row_bytes..(rows.end - pushed.start) * row_bytes];
             match &self.shares {
                 Some(shares) if *thread > 0 => {
-                    let question = shares.question(MatrixOp::Push, 0).of(dtype);
+                    let question = shares.question(MatrixOp::Push, 0).with_dtype(dtype);
                     for part in part.chunks(shares.others.room() / row_bytes * row_bytes) {
                         let bytes = shares.ask(thread - 1, question, part, &mut []);
                         self.bytes[*thread] = if bytes < 0.0 { return Err(Full) } else { bytes as u64 };

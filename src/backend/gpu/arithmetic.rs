@@ -70,7 +70,7 @@ impl Binder<'_> {
 
     /// Returns the seconds per product, with repetitions queued.
     async fn time(&mut self, gpu: &Gpu, op: &Op, arithmetic: Arithmetic, rows: u32) -> Result<f64> {
-        self.step.write(gpu, bytemuck::bytes_of(&Step { rows, ..bytemuck::Zeroable::zeroed() }));
+        self.step.write_bytes(gpu, bytemuck::bytes_of(&Step { rows, ..bytemuck::Zeroable::zeroed() }));
         let mut uniforms = Uniforms::default();
         self.arithmetic = arithmetic;
         let lowered = self.lower_all(iter::once(op), &mut uniforms).into_iter().flatten();

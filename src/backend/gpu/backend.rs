@@ -22,7 +22,7 @@ impl Backend for GpuBackend {
     }
 
     fn models(&self) -> [Option<LocalModel<'_>>; 2] {
-        let draft = self.draft.as_ref().map(|draft| about(draft, self.drafting.read()));
+        let draft = self.draft.as_ref().map(|draft| about(draft, self.drafting.num_read()));
         [Some(about(&self.target, self.cached.len())), draft]
     }
 
@@ -83,7 +83,7 @@ impl Backend for GpuBackend {
             for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
                 let rows = (chunk.len() - first).min(MAX_DRAFT + 1);
                 self.submit_head(position, first, rows);
-                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * stride) as u64).await?;
+                let words = self.gpu.read_buffer(self.target.logits(), 0, 4 * (rows * stride) as u64).await?;
                 let whole = words.chunks_exact(stride).flat_map(|row| &row[..vocab]);
                 all.extend(whole.map(|word| f32::from_bits(*word)));
             }
@@ -109,7 +109,7 @@ impl Backend for GpuBackend {
             self.target.record_final_norm(&mut recorder, chunk.len());
             recorder.submit(None);
             let bytes = 4 * (chunk.len() * stride(width)) as u64;
-            let words = self.target.normed().read(&self.gpu, bytes).await?;
+            let words = self.target.normed().read_words(&self.gpu, bytes).await?;
             let rows = words.chunks_exact(stride(width)).skip(first).flat_map(|row| &row[..width]);
             all.extend(rows.map(|word| f32::from_bits(*word)));
         }
@@ -118,7 +118,7 @@ impl Backend for GpuBackend {
 
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
         let bytes = self.target.kv_bytes(self.cached.len()) / self.target.kv().len() as u64;
-        let words = self.gpu.read(&self.target.kv()[layer], 0, bytes).await?;
+        let words = self.gpu.read_buffer(&self.target.kv()[layer], 0, bytes).await?;
         Ok(bytemuck::cast_slice(&words).to_vec())
     }
 
@@ -126,7 +126,7 @@ impl Backend for GpuBackend {
         let layers = self.target.kv();
         let fits = bytes.len() as u64 == self.target.kv_bytes(len) / layers.len() as u64;
         if fits {
-            self.gpu.write(&layers[layer], 0, bytes);
+            self.gpu.write_buffer(&layers[layer], 0, bytes);
         }
         fits
     }
@@ -134,7 +134,7 @@ impl Backend for GpuBackend {
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
         let target = self.target.copy_kv(self.cached.len()).await?;
         let draft = match &self.draft {
-            Some(draft) if self.drafting.read() > 0 => draft.copy_kv(self.drafting.read()).await?,
+            Some(draft) if self.drafting.num_read() > 0 => draft.copy_kv(self.drafting.num_read()).await?,
             _ => Vec::new(),
         };
         Ok(Box::new([target, draft]))

@@ -123,7 +123,7 @@ impl GpuBackend {
                 let draft: Vec<u32> = known.iter().copied().chain(drafted).collect();
                 let text = [&self.cached[..], &[pending]].concat();
                 let masks = constraint.borrow_mut().masks(&text, &draft)?;
-                self.gpu.write(&self.sampler.masks, 0, bytemuck::cast_slice(&masks));
+                self.gpu.write_buffer(&self.sampler.masks, 0, bytemuck::cast_slice(&masks));
             }
             let submitted = submit(&self.gpu, part);
             if i == last {

@@ -43,7 +43,7 @@ impl GpuBackend {
     /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`Target::sample_by`].
     pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: GpuModel, draft: Option<GpuModel>) -> Result<Self> {
         let readbacks = [Self::readback(gpu)?, Self::readback(gpu)?];
-        let recipe = Recipe::of(&Sampling::default(), false, false);
+        let recipe = Recipe::for_sampling(&Sampling::default(), false, false);
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
         let follow = Self::follow(gpu, &buffers, &target, draft.as_ref())?;
         if let Some(draft) = &draft {
@@ -131,7 +131,7 @@ impl GpuBackend {
     /// Returns the KV cache of a target layer, in the buffer's layout, for tests.
     pub async fn kv_words(&self, layer: usize) -> Result<Vec<u32>> {
         let buffer = &self.target.kv()[layer];
-        self.gpu.read(buffer, 0, buffer.size()).await
+        self.gpu.read_buffer(buffer, 0, buffer.size()).await
     }
 }
 
@@ -147,12 +147,12 @@ impl Target for GpuBackend {
                 allowed: format!("up to {BIAS_WORDS}, about 2,000 tokens"),
             });
         }
-        let recipe = Recipe::of(sampling, self.constraint.is_some(), self.drafting.is_translated());
+        let recipe = Recipe::for_sampling(sampling, self.constraint.is_some(), self.drafting.is_translated());
         if self.sampler.recipe() != recipe {
             self.set_sampler(recipe)?;
         }
-        self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
-        self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
+        self.gpu.write_buffer(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
+        self.gpu.write_buffer(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
         let Processors { prompt_len, .. } = sampling.processors;
         let known = self.seen.take().filter(|seen| seen.prompt_len == prompt_len);
         let of_text = || known.unwrap_or_else(|| Seen::behind(prompt_len));
@@ -165,7 +165,7 @@ impl Target for GpuBackend {
     }
 
     fn draft_cached(&self) -> usize {
-        self.drafting.read()
+        self.drafting.num_read()
     }
 
     fn capacity(&self) -> usize {
@@ -239,7 +239,7 @@ impl Target for GpuBackend {
         let mut tokens = self.cached[position - before..].to_vec();
         tokens.push(pending);
         tokens.extend_from_slice(&known);
-        self.gpu.write(&self.buffers.tokens, 4 * (PENDING - before) as u64, bytemuck::cast_slice(&tokens));
+        self.gpu.write_buffer(&self.buffers.tokens, 4 * (PENDING - before) as u64, bytemuck::cast_slice(&tokens));
         if let Some(seen) = &mut self.seen {
             seen.mark(&self.gpu, &self.buffers, &self.cached, pending);
         }

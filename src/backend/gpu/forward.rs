@@ -141,7 +141,7 @@ impl GpuModel {
         load_vectors(gpu, weights, &plan.vectors, &vectors).await?;
         for (rope, table) in spec.ropes.iter().zip(&tables) {
             let angles = rotary_table(rope, capacity.max_context);
-            table.whole().write(gpu, bytemuck::cast_slice(&angles));
+            table.whole().write_bytes(gpu, bytemuck::cast_slice(&angles));
         }
         gpu.flush().await?;
         Ok(model)
@@ -268,7 +268,7 @@ impl GpuModel {
 
     /// Sets the start of the next recorded pass.
     pub fn set_step(&self, step: Step) {
-        self.step.write(&self.gpu, bytemuck::bytes_of(&step));
+        self.step.write_bytes(&self.gpu, bytemuck::bytes_of(&step));
     }
 
     fn pass<'a>(&self, rows: usize, positions: &'a Positions) -> GpuPass<'a> {

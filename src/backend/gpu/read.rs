@@ -15,7 +15,7 @@ use web_time::Instant;
 impl GpuBackend {
     /// Submits a pass of a model's layers over a chunk of tokens at `position`.
     pub(super) fn submit_chunk(&self, model: &GpuModel, tokens: &[u32], position: usize) -> Submitted {
-        self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
+        self.gpu.write_buffer(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         model.set_step(Step { rows: tokens.len() as u32, ..chunk_step(position) });
         let mut recorder = self.gpu.record();
         model.record_body(&mut recorder, tokens.len(), &(position..=position));
@@ -54,7 +54,7 @@ impl GpuBackend {
         let DraftPlan { tokens, position, steps } = &plan;
         self.make_draft_room(position + steps).await?;
         let Some(model) = &self.draft else { return Ok((Vec::new(), 0.0)) };
-        self.gpu.write(&self.buffers.tokens, 4 * (PENDING - plan.missed()) as u64, bytemuck::cast_slice(tokens));
+        self.gpu.write_buffer(&self.buffers.tokens, 4 * (PENDING - plan.missed()) as u64, bytemuck::cast_slice(tokens));
         self.set_draft_step(&plan);
         let mut recorder = self.gpu.record();
         self.record_draft(&mut recorder, model, plan.missed(), *position..=*position, *steps);
@@ -62,7 +62,7 @@ impl GpuBackend {
         let readback = &mut self.readbacks[DIRECT];
         let submitted = recorder.submit(Some((&self.buffers.tokens, 4 * DRAFTS as u64, bytes, readback)));
         let began = Instant::now();
-        let mut drafted = readback.read(&self.gpu, bytes, submitted).await?;
+        let mut drafted = readback.read_words(&self.gpu, bytes, submitted).await?;
         let waited = began.elapsed().as_secs_f64();
         drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(*steps));
         check_finite(DRAFT_MODEL, &drafted, *position)?;
@@ -87,7 +87,7 @@ impl GpuBackend {
         let outs = OUTS.min(vocab);
         // The head has no room for more rows.
         let wanted = if rows > MAX_DRAFT + 1 { 1 } else { rows };
-        self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
+        self.gpu.write_buffer(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         let logit_row = (rows - wanted) as u32;
         self.target.set_step(Step { rows: rows as u32, logit_row, ..chunk_step(position) });
         let (offset, bytes) = (4 * (logits_stride(vocab) * (wanted - 1)) as u64, 4 * outs as u64);
@@ -95,7 +95,7 @@ impl GpuBackend {
         let mut recorder = self.gpu.record();
         self.target.record_probe(&mut recorder, rows, position, wanted, outs);
         let submitted = recorder.submit(Some((self.target.logits(), offset, bytes, &readback)));
-        readback.read(&self.gpu, bytes, submitted).await
+        readback.read_words(&self.gpu, bytes, submitted).await
     }
 }
 

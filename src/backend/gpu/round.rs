@@ -111,15 +111,15 @@ impl Seen {
             };
             (*bits, *count) = (*bits | bit, *count + generated);
             if !whole {
-                gpu.write(&buffers.seen, 4 * word as u64, &bits.to_le_bytes());
-                gpu.write(&buffers.counts, 4 * u64::from(id), &count.to_le_bytes());
+                gpu.write_buffer(&buffers.seen, 4 * word as u64, &bits.to_le_bytes());
+                gpu.write_buffer(&buffers.counts, 4 * u64::from(id), &count.to_le_bytes());
             }
         }
         if whole {
-            gpu.write(&buffers.seen, 0, bytemuck::cast_slice(&self.bits));
-            gpu.write(&buffers.counts, 0, bytemuck::cast_slice(&self.counts));
+            gpu.write_buffer(&buffers.seen, 0, bytemuck::cast_slice(&self.bits));
+            gpu.write_buffer(&buffers.counts, 0, bytemuck::cast_slice(&self.counts));
         }
-        gpu.write(&buffers.text, 4 * self.marked as u64, bytemuck::cast_slice(&fresh));
+        gpu.write_buffer(&buffers.text, 4 * self.marked as u64, bytemuck::cast_slice(&fresh));
         self.marked += fresh.len();
     }
 

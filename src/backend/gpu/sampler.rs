@@ -56,7 +56,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    pub fn of(sampling: &Sampling, masked: bool, translated: bool) -> Self {
+    pub fn for_sampling(sampling: &Sampling, masked: bool, translated: bool) -> Self {
         // A greedy choice needs no filter: the largest logit always remains.
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;

@@ -35,7 +35,7 @@ pub struct MatrixPiece {
 impl MatrixPiece {
     /// Returns the format that kernels read.
     pub fn format(&self) -> Format {
-        Format::of(self.dtype)
+        Format::of_dtype(self.dtype)
     }
 }
 
@@ -80,8 +80,8 @@ impl GpuMatrix {
             };
             for from in (0..piece.rows).step_by(portion) {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
-                let bytes = piece.read(weights, plan, rows).await?;
-                gpu.write(&piece.buffer, from as u64 * row_bytes, &bytes);
+                let bytes = piece.read_rows(weights, plan, rows).await?;
+                gpu.write_buffer(&piece.buffer, from as u64 * row_bytes, &bytes);
                 backlog.add(gpu, bytes.len() as u64).await?;
                 loaded(bytes.len() as u64);
             }
@@ -92,7 +92,12 @@ impl GpuMatrix {
 
 impl MatrixPiece {
     /// Reads rows of the matrix in the GPU's layout.
-    async fn read<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
+    async fn read_rows<S: Source>(
+        &self,
+        weights: &Weights<S>,
+        plan: &MatrixPlan,
+        rows: Range<usize>,
+    ) -> Result<Vec<u8>> {
         let row_bytes = self.row.bytes();
         let mut out = vec![0; rows.len() * row_bytes];
         stored_rows(weights, plan, self.dtype, rows, &mut |row, from| {
@@ -143,7 +148,7 @@ pub async fn load_vectors<S: Source>(
             Some(weights) => vector(weights, plan).await?,
             None => vec![if plan.layout.parts.is_empty() { 0.0 } else { 1.0 }; plan.len],
         };
-        on_gpu.write(gpu, bytemuck::cast_slice(&values));
+        on_gpu.write_bytes(gpu, bytemuck::cast_slice(&values));
     }
     Ok(())
 }

@@ -145,7 +145,7 @@ impl ServerClient {
         match self.whole(&mut **incoming).await {
             Ok(answer) => {
                 let ServerAnswer { ids, cached } =
-                    dialect.read(&answer, text.len(), rows).map_err(RequestFailure::Malformed)?;
+                    dialect.parse_answer(&answer, text.len(), rows).map_err(RequestFailure::Malformed)?;
                 self.traffic.num_prompt_tokens += text.len();
                 self.traffic.num_cached_tokens += cached.unwrap_or(0);
                 if !reads_cache || cached.is_some_and(|cached| cached <= first) {
@@ -200,7 +200,7 @@ impl ServerClient {
             // Every model has token 0.
             let body = dialect.verification(&self.endpoint.model, &[0, 0], 2, true);
             let told = match self.get(dialect.path(), Some(body)).await {
-                Ok(answer) => dialect.read(&answer, 2, 2),
+                Ok(answer) => dialect.parse_answer(&answer, 2, 2),
                 Err(RequestFailure::Refused(_, words)) => Err(words),
                 Err(failed) => return Err(failed),
             };

@@ -94,7 +94,7 @@ impl Dialect {
     }
 
     /// Reads the answer to [`Self::verification`] of a text of `length` tokens. Errors are messages for users.
-    pub fn read(self, body: &[u8], length: usize, rows: usize) -> Result<ServerAnswer, String> {
+    pub fn parse_answer(self, body: &[u8], length: usize, rows: usize) -> Result<ServerAnswer, String> {
         let answer: Value = serde_json::from_slice(body).map_err(|_| "what came is no JSON")?;
         let (last, places, cached, read) = match self {
             Self::Vllm | Self::Completions => {

@@ -38,7 +38,7 @@ impl ServerBackend {
         Self { server, draft, failed: None, waited: 0.0 }
     }
 
-    /// Drafts as [`Drafting::write`] does. After an error the draft model is dropped, and the text goes on without it.
+    /// Drafts as [`Drafting::draft_tokens`] does. After an error the draft model is dropped, and the text goes on without it.
     async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
         let Some(LocalDraft { model, drafting, confidence }) = &mut self.draft else { return Vec::new() };
         let step = async |position, tokens: &[u32]| {
@@ -50,7 +50,7 @@ impl ServerBackend {
             let confident = logprobs.last().is_none_or(|last| last.chosen.exp() >= *confidence);
             Ok((ids[ids.len() - 1], confident))
         };
-        let drafted = drafting.write(self.server.cached(), pending, limits, step).await;
+        let drafted = drafting.draft_tokens(self.server.cached(), pending, limits, step).await;
         drafted.unwrap_or_else(|error| {
             self.failed = Some(format!("the text goes on without the draft model ({error})"));
             self.draft = None;
@@ -100,7 +100,7 @@ impl Target for ServerBackend {
     }
 
     fn draft_cached(&self) -> usize {
-        self.draft.as_ref().map_or(0, |draft| draft.drafting.read())
+        self.draft.as_ref().map_or(0, |draft| draft.drafting.num_read())
     }
 
     fn capacity(&self) -> usize {

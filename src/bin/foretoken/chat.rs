@@ -72,7 +72,7 @@ pub(super) async fn run(args: &ChatArgs, json: bool) -> Result<(), Failure> {
         chat.greet(args)?;
         chat.listen();
     }
-    while let Some(line) = lines.read()? {
+    while let Some(line) = lines.read_line()? {
         match chat.take(&line).await {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => break,

@@ -34,7 +34,7 @@ impl Lines {
     }
 
     /// Returns the next line without its end; `None` at the end of the input. Ctrl-C discards the current line.
-    pub fn read(&mut self) -> Result<Option<String>> {
+    pub fn read_line(&mut self) -> Result<Option<String>> {
         match self {
             Self::Typed(editor) => loop {
                 match editor.readline("> ") {

@@ -80,8 +80,8 @@ fn main() -> ExitCode {
         match command {
             ProgramCommand::Generate(args) => generate::run(&args, json).await,
             ProgramCommand::Chat(args) => chat::run(&args, json).await,
-            ProgramCommand::Embed(args) => args.run(json).await,
-            ProgramCommand::Score(args) => args.run(json).await,
+            ProgramCommand::Embed(args) => args.run_command(json).await,
+            ProgramCommand::Score(args) => args.run_command(json).await,
             ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
             ProgramCommand::Bench(args) => bench::run(&args, json).await,
             ProgramCommand::Quantize(args) => Ok(quantize::run(&args).await?),

@@ -46,7 +46,7 @@ pub(super) struct Embed {
 }
 
 impl Embed {
-    pub async fn run(&self, json: bool) -> Result<(), Failure> {
+    pub async fn run_command(&self, json: bool) -> Result<(), Failure> {
         let pooling = self.pooling.parse()?;
         let mut session = self.reader.load().await?;
         for text in &self.texts {
@@ -70,7 +70,7 @@ pub(super) struct ScoreArgs {
 }
 
 impl ScoreArgs {
-    pub async fn run(&self, json: bool) -> Result<(), Failure> {
+    pub async fn run_command(&self, json: bool) -> Result<(), Failure> {
         let mut session = self.reader.load().await?;
         let continuations: Vec<Prompt> = self.continuations.iter().cloned().map(Prompt::Text).collect();
         let scores = session.score(&Prompt::Text(self.prompt.clone()), &continuations).await?;

@@ -210,7 +210,7 @@ pub(super) struct GenerateFlags {
 impl GenerateFlags {
     /// Returns validated options.
     pub fn options(&self) -> Result<GenerateOptions> {
-        let options = self.options.set(GenerateOptions::new().response_format(self.form.read()?))?;
+        let options = self.options.set(GenerateOptions::new().response_format(self.form.response_format()?))?;
         options.validate()?;
         Ok(options)
     }
@@ -235,7 +235,7 @@ struct FormFlags {
 }
 
 impl FormFlags {
-    fn read(&self) -> Result<Option<ResponseFormat>> {
+    fn response_format(&self) -> Result<Option<ResponseFormat>> {
         let bad = |option: &'static str, path: &str, allowed: String| Error::BadOption {
             option: option.into(),
             value: path.into(),

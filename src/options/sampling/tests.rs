@@ -8,7 +8,7 @@ fn defaults(config: Value) -> Result<SamplingOptions> {
 }
 
 fn values(options: Value, model: &SamplingOptions) -> Value {
-    let options = GenerateOptions::read(options).unwrap();
+    let options = GenerateOptions::from_json(options).unwrap();
     options.validate().unwrap();
     let values = serde_json::to_value(options.sampling.values(model).unwrap()).unwrap();
     let given = serde_json::to_value(SamplingValues::default()).unwrap();
@@ -68,7 +68,7 @@ fn what_a_model_may_not_recommend_is_refused() {
     }
     assert_eq!(SamplingOptions::recommended(b"{").unwrap_err().code(), "bad-config");
     let cold = defaults(json!({ "do_sample": true, "temperature": 0 })).unwrap();
-    let sampling = |options| GenerateOptions::read(options).unwrap().sampling.values(&cold);
+    let sampling = |options| GenerateOptions::from_json(options).unwrap().sampling.values(&cold);
     assert!(matches!(sampling(json!({ "do_sample": "model" })),
         Err(Error::BadOption { option, .. }) if option == "temperature"));
     assert!(sampling(json!({ "do_sample": "model", "temperature": 0.5 })).is_ok());

@@ -126,7 +126,7 @@ pub struct Point {
 
 impl Point {
     /// Returns the outcome of a schedule.
-    pub fn of(&self, schedule: Schedule) -> Outcome {
+    pub fn outcome_of(&self, schedule: Schedule) -> Outcome {
         match schedule {
             Schedule::Plain => self.plain,
             Schedule::Server => self.server,

@@ -224,7 +224,7 @@ impl ClusterRun<'_> {
             let ClusterRequest { user, text, position, rows, .. } = request;
             if self.schedule != Schedule::Distributed {
                 let right = accepted(&self.texts[text], position, rows - 1);
-                self.write(user, right + 1);
+                self.write_tokens(user, right + 1);
             }
             let in_server = matches!(self.schedule, Schedule::Plain | Schedule::Server);
             if in_server && self.users[user].known < self.cluster.tokens {
@@ -238,7 +238,7 @@ impl ClusterRun<'_> {
         self.compute(server);
     }
 
-    fn write(&mut self, user: usize, tokens: usize) {
+    fn write_tokens(&mut self, user: usize, tokens: usize) {
         self.users[user].known += tokens;
         if self.tally.from.is_some() {
             self.tally.tokens += tokens;
@@ -249,7 +249,7 @@ impl ClusterRun<'_> {
         let ClusterRequest { user, text, task, position, rows } = request;
         if self.schedule == Schedule::Distributed {
             // Answers to cancelled requests are ignored.
-            let wanted = self.of(user, text).and_then(|distributed| {
+            let wanted = self.distributed_user(user, text).and_then(|distributed| {
                 let at = distributed.in_flight.iter().position(|flying| flying.0 == task)?;
                 Some(distributed.in_flight.remove(at).1)
             });
@@ -279,14 +279,14 @@ impl ClusterRun<'_> {
     }
 
     /// Returns the user's distributed speculation, if that text is still being written.
-    fn of(&mut self, user: usize, text: usize) -> Option<&mut DistributedUser> {
+    fn distributed_user(&mut self, user: usize, text: usize) -> Option<&mut DistributedUser> {
         let user = &mut self.users[user];
         user.distributed.as_mut().filter(|_| user.text == text)
     }
 
     fn drafted(&mut self, user: usize, text: usize, task: TaskId) {
         let latency = self.about(self.cluster.drafter_latency);
-        let Some(distributed) = self.of(user, text) else { return };
+        let Some(distributed) = self.distributed_user(user, text) else { return };
         let Some((_, position, left)) = distributed.drafting.take_if(|drafting| drafting.0 == task) else { return };
         if left > 1 {
             distributed.drafting = Some((task, position + 1, left - 1));
@@ -298,11 +298,11 @@ impl ClusterRun<'_> {
 
     fn hear(&mut self, user: usize, event: Event<'_>) {
         let text = self.users[user].text;
-        let Some(distributed) = self.of(user, text) else { return };
+        let Some(distributed) = self.distributed_user(user, text) else { return };
         let (mut actions, mut free) = (Vec::new(), Vec::new());
         distributed.machine.handle(event, &mut actions);
         for action in actions {
-            let Some(distributed) = self.of(user, text) else { return };
+            let Some(distributed) = self.distributed_user(user, text) else { return };
             match action {
                 Action::Draft { task, feed, most } => {
                     let position = feed.keep + feed.tokens.len() - PROMPT.len();
@@ -323,7 +323,7 @@ impl ClusterRun<'_> {
                         self.plan(self.cluster.round_trip / 2.0, Happens::Cancels { user, text, task });
                     }
                 }
-                Action::Emit { .. } => self.write(user, 1),
+                Action::Emit { .. } => self.write_tokens(user, 1),
             }
         }
         for server in free {

@@ -57,7 +57,7 @@ fn plot(svg: &mut Svg, points: &[Point], left: f64, title: &str, lines: &[fn(&Ou
     let (width, height) = SIDE;
     let foot = TOP + height;
     svg.text(left, TOP - 14.0, Anchor::Start, "ft-ink ft-b", title);
-    let values = || points.iter().flat_map(|point| Schedule::ALL.map(|schedule| point.of(schedule)));
+    let values = || points.iter().flat_map(|point| Schedule::ALL.map(|schedule| point.outcome_of(schedule)));
     let all = || values().flat_map(|outcome| lines.iter().map(move |line| line(&outcome)));
     let up = Scale::new(all(), foot, TOP);
     let across = Scale::new(points.iter().map(|point| point.users as f64), left, left + width);
@@ -79,7 +79,7 @@ fn plot(svg: &mut Svg, points: &[Point], left: f64, title: &str, lines: &[fn(&Ou
     svg.text(left + width / 2.0, foot + 36.0, Anchor::Middle, "ft-ink", "users");
     for schedule in Schedule::ALL {
         for (dashed, line) in lines.iter().enumerate() {
-            let place = |point: &Point| (across.at(point.users as f64), up.at(line(&point.of(schedule))));
+            let place = |point: &Point| (across.at(point.users as f64), up.at(line(&point.outcome_of(schedule))));
             let places: Vec<(f64, f64)> = points.iter().map(place).collect();
             let dashes = if dashed > 0 { " ft-dashed" } else { "" };
             svg.path(&places, &format!("ft-s-{}{dashes}", colour(schedule)));

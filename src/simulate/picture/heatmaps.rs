@@ -46,7 +46,7 @@ fn plot(svg: &mut Svg, grid: &Grid, ratio: Ratio, x: f64, y: f64) {
     svg.text(x, y - 10.0, Anchor::Start, "ft-ink ft-b", ratio.title());
     for (row, cells) in grid.cells.chunks(columns).enumerate() {
         let top = y + SIDE - (row + 1) as f64 * height;
-        let colours: Vec<usize> = cells.iter().map(|means| colour(ratio.of(means))).collect();
+        let colours: Vec<usize> = cells.iter().map(|means| colour(ratio.of_means(means))).collect();
         let mut column = 0;
         // Neighbours of the same colour share a rectangle.
         for run in colours.chunk_by(|a, b| a == b) {

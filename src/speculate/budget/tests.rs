@@ -25,9 +25,9 @@ fn reading_takes_its_own_share_first() {
     let mut budget = Budget::default();
     budget.begin();
     budget.plan(1000, 0.0);
-    budget.read(3.0);
+    budget.charge_reading(3.0);
     assert!((budget.drafts, budget.reading) == (ALLOWANCE, 2.0));
-    budget.read(3.0);
+    budget.charge_reading(3.0);
     assert!((budget.drafts, budget.reading) == (ALLOWANCE - 1.0, 0.0) && budget.is_valid());
 }
 

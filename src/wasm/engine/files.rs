@@ -49,7 +49,7 @@ impl Source for JsSource {
         Ok(size.as_f64().map(|size| size as u64))
     }
 
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
         let (start, end) = (range.start as f64, range.end as f64);
         let bytes = self.files.read(file, start, end).await.map_err(|thrown| self.keep(thrown))?;
         bytes.dyn_into::<Uint8Array>().map(|bytes| bytes.to_vec()).map_err(|_| Error::BadWeights {

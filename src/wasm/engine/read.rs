@@ -11,15 +11,15 @@ use wasm_bindgen::prelude::*;
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn load_options(given: &JsValue) -> Result<LoadOptions> {
-    LoadOptions::read(options(given)?)
+    LoadOptions::from_json(options(given)?)
 }
 
 pub(super) fn generate_options(given: &JsValue) -> Result<GenerateOptions> {
-    GenerateOptions::read(options(given)?)
+    GenerateOptions::from_json(options(given)?)
 }
 
 pub(super) fn prompt(given: &JsValue) -> Result<Prompt> {
-    Prompt::read(read("prompt", given, 0)?)
+    Prompt::from_json(read("prompt", given, 0)?)
 }
 
 fn options(given: &JsValue) -> Result<Value> {

@@ -62,7 +62,7 @@ pub(super) async fn run(
         for exercise in exercises {
             let prompt = Prompt::Text(exercise.prompt.clone());
             for mode in &mut modes {
-                if !mode.write(session, &prompt, pair, limit).await? {
+                if !mode.write_text(session, &prompt, pair, limit).await? {
                     break 'pairs;
                 }
             }
@@ -95,7 +95,7 @@ fn modes(session: &Session, effort: Effort) -> Vec<OverlapMode> {
 
 impl OverlapMode {
     /// Generates a text in both ways, in alternating order. Returns false if the limit was reached.
-    async fn write(&mut self, session: &mut Session, prompt: &Prompt, pair: usize, limit: &Limit) -> Result<bool> {
+    async fn write_text(&mut self, session: &mut Session, prompt: &Prompt, pair: usize, limit: &Limit) -> Result<bool> {
         warm_up(session, prompt, &self.options, limit).await?;
         let mut seconds = [0.0; 2];
         for turn in 0..2 {
@@ -118,8 +118,9 @@ impl OverlapMode {
     fn result(&self) -> Overlap {
         let [sequential, overlapped] = &self.texts;
         let rounds = overlapped.iter().map(|stats| stats.num_spec_steps).sum();
-        let least =
-            |texts: &[Stats]| texts.iter().map(Host::of).min_by(|a, b| a.ms.total_cmp(&b.ms)).unwrap_or_default();
+        let least = |texts: &[Stats]| {
+            texts.iter().map(Host::from_stats).min_by(|a, b| a.ms.total_cmp(&b.ms)).unwrap_or_default()
+        };
         let host = least(overlapped);
         let median_of = |texts: &[Stats], what: fn(&Stats) -> f64| median(texts.iter().map(what).collect());
         Overlap {
@@ -148,7 +149,7 @@ struct Host {
 }
 
 impl Host {
-    fn of(stats: &Stats) -> Self {
+    fn from_stats(stats: &Stats) -> Self {
         let times = &stats.times;
         Self { ms: 1e3 * times.host / stats.num_spec_steps as f64, hidden: times.hidden / times.host }
     }

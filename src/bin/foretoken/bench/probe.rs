@@ -46,13 +46,13 @@ impl Probe {
         }
     }
 
-    async fn read(&mut self) -> Result<()> {
+    async fn read_buffer(&mut self) -> Result<()> {
         match self {
             Self::Gpu { gpu, out, read, readback, .. } => {
                 let mut recorder = gpu.record();
                 (0..READS).for_each(|_| recorder.dispatch(read, [GROUPS, 1, 1]));
                 let submitted = recorder.submit(Some((out, 0, 4, readback)));
-                readback.read(gpu, 4, submitted).await?;
+                readback.read_words(gpu, 4, submitted).await?;
             }
             Self::Cpu(data) => {
                 for _ in 0..READS {
@@ -76,7 +76,7 @@ pub(super) async fn run(gpu: Option<&Rc<Gpu>>, effort: Effort, limit: &Limit) ->
             break;
         }
         let began = Instant::now();
-        probe.read().await?;
+        probe.read_buffer().await?;
         latest = began.elapsed();
         if repeat > 0 {
             seconds.push(latest.as_secs_f64());

@@ -41,14 +41,14 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     }
     let mut zeros = zeros.into_iter();
     let mut out = OutputFile::create(output)?;
-    out.write(&header.bytes())?;
+    out.write_bytes(&header.bytes())?;
     for (_, values) in &factors {
-        out.write(bytemuck::cast_slice(values))?;
-        out.write(&vec![0; zeros.next().unwrap_or(0)])?;
+        out.write_bytes(bytemuck::cast_slice(values))?;
+        out.write_bytes(&vec![0; zeros.next().unwrap_or(0)])?;
     }
     for made in made.values() {
-        made.write(weights, &mut out).await?;
-        out.write(&vec![0; zeros.next().unwrap_or(0)])?;
+        made.write_matrix(weights, &mut out).await?;
+        out.write_bytes(&vec![0; zeros.next().unwrap_or(0)])?;
     }
     out.finish()?;
     let same = check(spec, output).await;
@@ -100,7 +100,7 @@ fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> D
 }
 
 impl Made {
-    async fn write(&self, weights: &Weights<Folder>, out: &mut OutputFile) -> Result<()> {
+    async fn write_matrix(&self, weights: &Weights<Folder>, out: &mut OutputFile) -> Result<()> {
         let cols = self.shape.get(1).copied().unwrap_or(1);
         for rows in self.rows.chunks((PORTION / cols).max(1) as usize) {
             let mut values = vec![0.0; rows.len() * cols as usize];
@@ -113,7 +113,7 @@ impl Made {
             }
             values.iter_mut().for_each(|value| *value += self.plus);
             let bytes = narrow(self.dtype, &values);
-            out.write(&bytes.ok_or_else(|| too_large(weights, &rows[0].0, self.dtype.name()))?)?;
+            out.write_bytes(&bytes.ok_or_else(|| too_large(weights, &rows[0].0, self.dtype.name()))?)?;
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
 
     std::fs::create_dir(output).map_err(|error| unwritable(output, &error))?;
     let copy = |file: &str, bytes: &[u8]| {
-        OutputFile::create(&output.join(file)).and_then(|mut out| out.write(bytes).and_then(|()| out.finish()))
+        OutputFile::create(&output.join(file)).and_then(|mut out| out.write_bytes(bytes).and_then(|()| out.finish()))
     };
     for file in files.iter().filter(|file| !WEIGHTS.iter().any(|ending| file.ends_with(ending)) && *file != CONFIG) {
         // Folders cannot be read as files.
@@ -65,7 +65,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     }
     copy(CONFIG, &described(&config, &tensors, float)?)?;
     let mut out = OutputFile::create(&output.join("model.safetensors"))?;
-    out.write(&header(&tensors))?;
+    out.write_bytes(&header(&tensors))?;
     for (name, tensor, to) in &tensors {
         match to {
             To::Float(dtype) => write_rows(&weights, name, tensor, *dtype, &mut out).await?,
@@ -77,11 +77,11 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
                         let (scale, bias, codes) = affine(values, *bits);
                         scales.push(scale);
                         biases.push(bias);
-                        out.write(&codes)?;
+                        out.write_bytes(&codes)?;
                     }
                 }
                 for floats in [scales, biases] {
-                    out.write(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(&weights, name, "F16"))?)?;
+                    out.write_bytes(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(&weights, name, "F16"))?)?;
                 }
             }
         }

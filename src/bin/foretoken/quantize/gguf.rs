@@ -50,10 +50,10 @@ pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str
         })
         .collect();
     let mut out = OutputFile::create(output)?;
-    out.write(&header.bytes())?;
+    out.write_bytes(&header.bytes())?;
     for (name, tensor, dtype, zeros) in tensors {
         write_rows(&weights, name, tensor, dtype, &mut out).await?;
-        out.write(&vec![0; zeros])?;
+        out.write_bytes(&vec![0; zeros])?;
     }
     out.finish()
 }

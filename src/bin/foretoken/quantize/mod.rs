@@ -61,10 +61,10 @@ async fn write_rows(
     for rows in portions(tensor) {
         let bytes = weights.read_rows(name, rows).await?;
         if tensor.dtype == to {
-            out.write(&bytes)?;
+            out.write_bytes(&bytes)?;
         } else {
             let values = widen(tensor.dtype, &bytes);
-            out.write(&narrow(to, &values).ok_or_else(|| too_large(weights, name, to.name()))?)?;
+            out.write_bytes(&narrow(to, &values).ok_or_else(|| too_large(weights, name, to.name()))?)?;
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ impl OutputFile {
         Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 20, file) })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| unwritable(&self.path, &error))
     }
 

@@ -120,7 +120,7 @@ fn print(points: &[Point], out: &mut impl Write) -> io::Result<()> {
         write!(out, "{:>6}", point.users)?;
         for schedule in Schedule::ALL {
             let Outcome { lookahead, tokens_per_second, latency_median, latency_p95, rows_per_token, .. } =
-                point.of(schedule);
+                point.outcome_of(schedule);
             write!(
                 out,
                 "{tokens_per_second:>8.0}{latency_median:>8.1}{latency_p95:>7.1}{lookahead:>4}{rows_per_token:>6.2}"
