@@ -168,6 +168,12 @@ pub enum Error {
         /// Token position, from 0.
         position: usize,
     },
+    /// A token cancelled the call, or [`Engine::close`](crate::Engine::close) ended it.
+    #[error("{reason}")]
+    Aborted {
+        /// The call that ended, and what to do.
+        reason: String,
+    },
     /// A bug in this library or the driver.
     #[error("{reason}")]
     Internal {
@@ -208,6 +214,7 @@ impl Error {
             Self::Integrity { .. } => "integrity",
             Self::NotFound { .. } => "not-found",
             Self::NonFiniteLogits { .. } => "non-finite-logits",
+            Self::Aborted { .. } => "aborted",
             Self::Internal { .. } => "internal",
         }
     }
@@ -278,6 +285,7 @@ impl<'de> Deserialize<'de> for Error {
             "non-finite-logits" => {
                 Self::NonFiniteLogits { model: text("model").into(), position: number("position") as usize }
             }
+            "aborted" => Self::Aborted { reason },
             _ => Self::Internal { reason },
         })
     }

@@ -1,5 +1,6 @@
 //! Resolves a name to model files: a local folder or file, or a model of the Hub.
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 #[cfg(feature = "hub")]
 use crate::hub::{Hub, HubId, Settings};
@@ -38,22 +39,38 @@ pub fn locate(option: &'static str, name: &str) -> Result<Place> {
 
 /// Opens the files that an option names: a folder, or a model of the Hub, which is downloaded if it is not cached.
 /// `progress(done, all)` is called with the bytes so far and all bytes.
-pub fn open(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
-    get(option, name, true, progress)
+pub fn open(
+    option: &'static str,
+    name: &str,
+    cancel: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Folder> {
+    get(option, name, true, cancel, progress)
 }
 
 /// As [`open`], for a model on a server: opens tokenizer and configuration only.
-pub fn words(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
-    get(option, name, false, progress)
+pub fn words(
+    option: &'static str,
+    name: &str,
+    cancel: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Folder> {
+    get(option, name, false, cancel, progress)
 }
 
 #[cfg_attr(not(feature = "hub"), expect(unused_variables, reason = "nothing is downloaded"))]
-fn get(option: &'static str, name: &str, with_weights: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
+fn get(
+    option: &'static str,
+    name: &str,
+    with_weights: bool,
+    cancel: &CancelToken,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Folder> {
     Folder::open(match locate(option, name)? {
         Place::Here(path) => path,
         #[cfg(feature = "hub")]
         Place::Hub(id) => {
-            let hub = hub()?;
+            let hub = hub()?.cancelled_by(cancel);
             // A GGUF file is one file, so it is downloaded whole.
             let found = match with_weights || id.file.is_some() {
                 true => hub.download(&id, progress),

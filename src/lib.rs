@@ -58,7 +58,7 @@
 //!     .seed(7);
 //! let given = json!({ "max_new_tokens": 60, "do_sample": true, "temperature": 0.8,
 //!     "seed": 7 });
-//! assert_eq!(GenerateOptions::read(given)?, options);
+//! assert_eq!(GenerateOptions::from_json(given)?, options);
 //! assert_eq!(options.sampling.seed, Some(7));
 //! # Ok::<(), foretoken::Error>(())
 //! ```
@@ -101,6 +101,9 @@
 //! })?;
 //! # Ok::<(), foretoken::Error>(())
 //! ```
+//!
+//! [`on_progress`](Writing::on_progress) reports the reading of a long prompt. A [`CancelToken`] also cancels a load
+//! ([`EngineBuilder::cancel_token`]), and [`Engine::close`] ends the engine.
 //!
 //! # Chats
 //!
@@ -228,6 +231,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod cancel;
 mod checkpoint;
 mod constraint;
 #[cfg(not(target_arch = "wasm32"))]
@@ -258,9 +262,10 @@ mod text;
 mod wasm;
 mod weights;
 
+pub use cancel::CancelToken;
 pub use constraint::ResponseFormat;
 #[cfg(not(target_arch = "wasm32"))]
-pub use engine::{Answer, Chat, Engine, EngineBuilder, Writing};
+pub use engine::{Answer, Chat, Engine, EngineBuilder, PrefillProgress, Writing};
 pub use error::{Error, Result, WeightsRule};
 pub use gpu::DeviceInfo;
 pub use options::{
@@ -268,7 +273,7 @@ pub use options::{
     DrafterChoice, DraftingOptions, GenerateOptions, KvDtype, LoadOptions, LookupRule, Pooling, SamplingOptions,
     SamplingValues, Schedule, Speculation, WeightDtype,
 };
-pub use session::{CancelToken, Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
+pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
 pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;

@@ -16,7 +16,6 @@
 //! ```
 
 mod call;
-mod cancel;
 mod constrained;
 mod emit;
 mod generator;
@@ -33,10 +32,8 @@ mod timing;
 
 use crate::speculate::{Origin, Stats};
 pub(crate) use call::TextCall;
-pub use cancel::CancelToken;
-pub(crate) use cancel::unless_cancelled;
-pub(crate) use emit::Emitter;
 pub use emit::Sink;
+pub(crate) use emit::{Emitter, unless_cancelled};
 pub use generator::{Executor, Generator};
 pub use logprobs::TokenLogprob;
 pub use measure::{Embedding, Score};

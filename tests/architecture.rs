@@ -39,6 +39,7 @@ fn used(text: &str) -> Vec<String> {
 fn dependencies_point_one_way() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("error", &[][..]),
+        ("cancel", &["error"]),
         ("constraint", &["error"]),
         ("grammar", &["constraint", "error", "json"]),
         ("options", &["constraint", "error"]),
@@ -55,9 +56,24 @@ fn dependencies_point_one_way() {
         ("backend/cpu", &["backend", "constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
         ("backend/server", &["backend", "constraint", "error", "gpu", "sample", "target", "text"]),
         ("speculate", &["error", "options", "target"]),
-        ("hub", &["checkpoint", "error", "weights"]),
-        ("files", &["error", "hub", "weights"]),
-        ("engine", &["backend", "checkpoint", "error", "files", "gpu", "options", "parallel", "session", "text"]),
+        ("hub", &["cancel", "checkpoint", "error", "weights"]),
+        ("files", &["cancel", "error", "hub", "weights"]),
+        (
+            "engine",
+            &[
+                "backend",
+                "cancel",
+                "checkpoint",
+                "error",
+                "files",
+                "gpu",
+                "options",
+                "parallel",
+                "session",
+                "text",
+                "weights",
+            ],
+        ),
         ("simulate", &["error", "speculate"]),
         (
             "session",
@@ -103,6 +119,7 @@ fn dependencies_point_one_way() {
             "wasm",
             &[
                 "backend",
+                "cancel",
                 "constraint",
                 "error",
                 "gpu",

@@ -1,15 +1,17 @@
 //! Loading of an engine.
 
-use super::{About, Answer, Engine, Worker};
+use super::loading::{CancellableFolder, Loading};
+use super::{About, Answer, Engine, Worker, closed};
 #[cfg(feature = "remote")]
 use crate::backend::server::{Endpoint, Http, Key};
+use crate::cancel::CancelToken;
 use crate::checkpoint::of_assistant;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::options::LoadOptions;
 use crate::parallel;
 use crate::session::Generator;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 
 /// Models and options of an engine to load.
@@ -20,6 +22,7 @@ pub struct EngineBuilder {
     #[cfg(feature = "remote")]
     served: Served,
     options: LoadOptions,
+    cancel: CancelToken,
     on_progress: Box<dyn FnMut(u64, u64) + Send>,
 }
 
@@ -40,6 +43,7 @@ impl EngineBuilder {
             #[cfg(feature = "remote")]
             served: Served::default(),
             options: LoadOptions::default(),
+            cancel: CancelToken::default(),
             on_progress: Box::new(|_, _| ()),
         }
     }
@@ -80,8 +84,23 @@ impl EngineBuilder {
 
     /// Sets a callback for progress, called with the bytes so far and all bytes: first of a download, if needed, then of loading
     /// to the device.
-    pub fn on_progress(mut self, hear: impl FnMut(u64, u64) + Send + 'static) -> Self {
-        self.on_progress = Box::new(hear);
+    pub fn on_progress(mut self, report: impl FnMut(u64, u64) + Send + 'static) -> Self {
+        self.on_progress = Box::new(report);
+        self
+    }
+
+    /// Sets a token that cancels the load, from any thread: [`EngineBuilder::load`] fails with [`Error::Aborted`], and what was
+    /// downloaded stays in the cache. After the load the token has no effect.
+    ///
+    /// ```no_run
+    /// # use foretoken::{CancelToken, Engine};
+    /// let cancel = CancelToken::default();
+    /// let loading = Engine::builder("Qwen/Qwen3-0.6B").cancel_token(cancel.clone()).load_async();
+    /// cancel.cancel();
+    /// assert_eq!(loading.wait().err().unwrap().code(), "aborted");
+    /// ```
+    pub fn cancel_token(mut self, cancel: CancelToken) -> Self {
+        self.cancel = cancel;
         self
     }
 
@@ -103,7 +122,7 @@ impl EngineBuilder {
     /// # Errors
     /// [`Error::NotFound`] for a missing model; [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and
     /// [`Error::UnsupportedArchitecture`] for its files; [`Error::Network`] and [`Error::Integrity`] for a download;
-    /// [`Error::WebGpuUnavailable`] and [`Error::OutOfGpuMemory`] for the device; [`Error::BadOption`].
+    /// [`Error::WebGpuUnavailable`] and [`Error::OutOfGpuMemory`] for the device; [`Error::BadOption`]; [`Error::Aborted`].
     pub fn load(self) -> Result<Engine> {
         self.load_async().wait()
     }
@@ -113,59 +132,67 @@ impl EngineBuilder {
     /// # Errors
     /// In the answer: as [`EngineBuilder::load`].
     pub fn load_async(self) -> Answer<Engine> {
-        let (answer, asked) = Answer::new();
-        let (worker, called) = Worker::new();
+        let (answer, sender) = Answer::new();
+        let (worker, calls) = Worker::new();
+        let closing = worker.closing.clone();
         let worker = Arc::new(worker);
         let own = worker.clone();
         let work = move || {
             let mut generator = match self.generator() {
                 Ok(generator) => generator,
-                Err(error) => return asked.answer(Err(error)),
+                Err(error) => return sender.send(Err(error)),
             };
             let about = About { device: generator.device().clone(), warnings: generator.warnings().to_vec() };
-            asked.answer(Ok(Engine { worker: own, about: Arc::new(about) }));
-            for call in called {
-                call(&mut generator);
+            sender.send(Ok(Engine { worker: own, about: Arc::new(about) }));
+            for call in calls {
+                call(if closing.is_cancelled() { Err(closed()) } else { Ok(&mut *generator) });
             }
         };
+        // Held until the thread is set: a join has to wait for it.
+        let mut joining = worker.thread.lock().unwrap_or_else(PoisonError::into_inner);
         match thread::Builder::new().name("foretoken".into()).spawn(work) {
             Ok(thread) => {
-                let _ = worker.thread.set(thread);
+                *joining = Some(thread);
                 answer
             }
             Err(error) => {
-                let (failed, asked) = Answer::new();
-                asked.answer(Err(Error::Internal { reason: format!("no thread for the engine: {error}") }));
+                let (failed, sender) = Answer::new();
+                sender.send(Err(Error::Internal { reason: format!("no thread for the engine: {error}") }));
                 failed
             }
         }
     }
 
     /// Loads the models; runs on the thread that keeps them.
-    fn generator(mut self) -> Result<Box<Generator>> {
+    fn generator(self) -> Result<Box<Generator>> {
         #[cfg(feature = "remote")]
-        let is_served = !self.served.urls.is_empty();
+        let served = self.served;
+        #[cfg(feature = "remote")]
+        let is_served = !served.urls.is_empty();
         #[cfg(not(feature = "remote"))]
         let is_served = false;
-        if is_served { self.options.validate_elsewhere() } else { self.options.validate() }?;
+        let (model, options, cancel, mut on_progress) = (self.model, &self.options, &self.cancel, self.on_progress);
+        if is_served { options.validate_elsewhere() } else { options.validate() }?;
+        let loading = Loading::new(cancel.clone());
+        let cancellable = |folder| CancellableFolder { folder, loading: loading.clone() };
         let assistant = self.assistant_model.as_deref();
-        let assistant = assistant.map(|name| files::open("assistant_model", name, &mut self.on_progress));
-        let assistant = assistant.transpose().map_err(of_assistant)?;
+        let assistant = assistant.map(|name| files::open("assistant_model", name, cancel, &mut on_progress));
+        let assistant = assistant.transpose().map_err(of_assistant)?.map(cancellable);
         #[cfg(feature = "remote")]
         if is_served {
-            let words = files::words("model", &self.model, &mut self.on_progress)?;
-            let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
-            endpoint.api_key = self.served.key.transpose()?;
-            return pollster::block_on(parallel::connect(
-                std::rc::Rc::new(Http::default()),
-                endpoint,
-                words,
-                assistant,
-                &self.options,
-                &mut self.on_progress,
-            ));
+            let words = cancellable(files::words("model", &model, cancel, &mut on_progress)?);
+            let mut endpoint = Endpoint::new(&served.urls, served.model.as_ref().unwrap_or(&model))?;
+            endpoint.api_key = served.key.transpose()?;
+            let http = std::rc::Rc::new(Http::default());
+            let connecting = parallel::connect(http, endpoint, words, assistant, options, &mut on_progress);
+            let generator = pollster::block_on(cancel.unless_cancelled(connecting));
+            loading.finish();
+            return generator;
         }
-        let target = files::open("model", &self.model, &mut self.on_progress)?;
-        pollster::block_on(parallel::load(target, assistant, &self.options, &mut self.on_progress))
+        let target = cancellable(files::open("model", &model, cancel, &mut on_progress)?);
+        let generator = parallel::load(target, assistant, options, &mut on_progress);
+        let generator = pollster::block_on(cancel.unless_cancelled(generator));
+        loading.finish();
+        generator
     }
 }

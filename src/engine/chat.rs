@@ -74,7 +74,7 @@ pub(super) struct Reply<'chat> {
 
 impl Reply<'_> {
     /// Appends text to the answer.
-    pub fn hear(&mut self, text: &str) {
+    pub fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 }

@@ -4,49 +4,71 @@
 mod answer;
 mod builder;
 mod chat;
+mod loading;
 mod writing;
 
 pub use answer::Answer;
 pub use builder::EngineBuilder;
 pub use chat::Chat;
-pub use writing::Writing;
+pub use writing::{PrefillProgress, Writing};
 
-use crate::error::Result;
+use crate::cancel::CancelToken;
+use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{GenerateOptions, Pooling};
 use crate::session::{Embedding, Generator, Prompt, Score};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Task for the thread of the models.
-type EngineCall = Box<dyn FnOnce(&mut Generator) + Send>;
+/// Task for the thread of the models; an error if the engine is closed.
+type EngineCall = Box<dyn FnOnce(Result<&mut Generator>) + Send>;
 
 /// Thread that owns the models.
 struct Worker {
-    /// `None` after the last call.
-    calls: Option<Sender<EngineCall>>,
-    thread: OnceLock<JoinHandle<()>>,
+    /// `None`: no call follows.
+    calls: Mutex<Option<Sender<EngineCall>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Cancelled when the engine is closed.
+    closing: CancelToken,
 }
 
 impl Worker {
     /// Returns a worker whose thread is yet to be set, and the receiver of its calls.
     fn new() -> (Self, Receiver<EngineCall>) {
-        let (calls, called) = channel();
-        (Self { calls: Some(calls), thread: OnceLock::new() }, called)
+        let (sender, calls) = channel();
+        (Self { calls: Mutex::new(Some(sender)), thread: Mutex::default(), closing: CancelToken::default() }, calls)
+    }
+
+    /// Calls `call` on the thread, after all earlier calls.
+    fn send(&self, call: EngineCall) {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*calls {
+            // This fails if the thread has panicked. Then the call is dropped, and waiting for it fails.
+            Some(calls) => drop(calls.send(call)),
+            None => call(Err(closed())),
+        }
+    }
+
+    /// Joins the thread after its last call. A driver may crash if the program ends while a thread still uses it.
+    fn join(&self) {
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut joining = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        // If loading fails, the thread itself drops the last reference, and cannot join itself.
+        if let Some(thread) = joining.take_if(|thread| thread.thread().id() != thread::current().id()) {
+            let _ = thread.join();
+        }
     }
 }
 
 impl Drop for Worker {
-    /// Joins the thread: a driver may crash if the program ends while a thread still uses it.
     fn drop(&mut self) {
-        self.calls = None;
-        // If loading fails, the thread itself drops the last reference, and cannot join itself.
-        let other = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
-        if let Some(thread) = other {
-            let _ = thread.join();
-        }
+        self.join();
     }
+}
+
+fn closed() -> Error {
+    Error::Aborted { reason: "the engine is closed: load the model again".into() }
 }
 
 /// A model on a device, with an optional draft model. Dropping the last clone, or the last generation in progress, waits until
@@ -142,11 +164,23 @@ impl Engine {
 
     /// Runs `work` on the thread of the models, after all earlier calls.
     fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Generator) -> Result<T> + Send + 'static) -> Answer<T> {
-        let (answer, asked) = Answer::new();
-        // If the thread has ended, the sender is dropped, and the answer reports that.
-        let call: EngineCall = Box::new(move |generator| asked.answer(work(generator)));
-        let _ = self.worker.calls.as_ref().map(|calls| calls.send(call));
+        let (answer, sender) = Answer::new();
+        self.worker.send(Box::new(move |generator| sender.send(generator.and_then(work))));
         answer
+    }
+
+    /// Closes the engine and all its clones: ends the generation in progress, frees the models, and waits until the thread has ended.
+    /// Calls that wait, and later ones, fail with [`Error::Aborted`](crate::Error::Aborted).
+    ///
+    /// ```no_run
+    /// # let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
+    /// engine.close();
+    /// assert_eq!(engine.generate("Once", Default::default()).wait().unwrap_err().code(), "aborted");
+    /// # Ok::<(), foretoken::Error>(())
+    /// ```
+    pub fn close(&self) {
+        self.worker.closing.cancel();
+        self.worker.join();
     }
 
     /// Returns the device that computes.

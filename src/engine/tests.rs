@@ -28,13 +28,7 @@ thread_local! {
 #[test]
 fn the_thread_ends_with_the_last_engine_or_text() {
     let engine = load();
-    let has_ended = Arc::new(AtomicBool::new(false));
-    let ends = Ends(has_ended.clone());
-    let keep = move |_: &mut Generator| {
-        KEPT.set(Some(ends));
-        Ok(())
-    };
-    engine.call(keep).wait().unwrap();
+    let has_ended = flag_of_end(&engine);
     let mut text = engine.generate("Once", GenerateOptions::new());
     drop(engine);
     text.next().unwrap().unwrap();
@@ -43,8 +37,40 @@ fn the_thread_ends_with_the_last_engine_or_text() {
     assert!(has_ended.load(Ordering::SeqCst));
 }
 
+/// Keeps a value on the engine's thread; returns a flag that is set when the thread has ended.
+fn flag_of_end(engine: &Engine) -> Arc<AtomicBool> {
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ends = Ends(has_ended.clone());
+    let keep = move |_: &mut Generator| {
+        KEPT.set(Some(ends));
+        Ok(())
+    };
+    engine.call(keep).wait().unwrap();
+    has_ended
+}
+
 #[test]
-fn a_breakdown_is_told() {
+fn closing_ends_the_text_and_joins_the_thread_and_later_calls_are_refused() {
+    let engine = load();
+    let other = engine.clone();
+    let has_ended = flag_of_end(&engine);
+    let mut text = engine.generate("Once", GenerateOptions::new().max_new_tokens(4000));
+    let waiting = other.tokenize("Once", GenerateOptions::new());
+    text.next().unwrap().unwrap();
+    engine.close();
+    assert!(has_ended.load(Ordering::SeqCst));
+    let refused = |error: Error| assert!(matches!(error, Error::Aborted { .. }), "{error}");
+    refused(text.wait().unwrap_err());
+    refused(waiting.wait().unwrap_err());
+    refused(other.tokenize("Once", GenerateOptions::new()).wait().unwrap_err());
+    refused(other.generate("Once", GenerateOptions::new()).wait().unwrap_err());
+    // Once more, and with a clone.
+    engine.close();
+    other.close();
+}
+
+#[test]
+fn a_panic_of_the_thread_is_reported() {
     let engine = load();
     let broken = engine.call::<()>(|_| panic!("on purpose"));
     assert!(matches!(broken.wait(), Err(Error::Internal { .. })));

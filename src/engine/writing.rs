@@ -1,21 +1,32 @@
 //! A generation in progress.
 
-use super::answer::broken_down;
+use super::answer::thread_ended;
 use super::chat::Reply;
-use super::{Engine, Worker};
+use super::{Engine, Worker, closed};
+use crate::cancel::CancelToken;
 use crate::error::Result;
 use crate::options::GenerateOptions;
-use crate::session::{CancelToken, Generation, Progress, Prompt, Token};
+use crate::session::{Generation, Progress, Prompt, Token};
 use futures_channel::mpsc::{UnboundedReceiver, unbounded};
 use futures_core::Stream;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 enum WritingEvent {
+    Prefill(PrefillProgress),
     Token(Token),
     End(Box<Result<Generation>>),
+}
+
+/// Progress of reading a prompt, reported after each chunk except the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefillProgress {
+    /// Prompt tokens read so far, cached ones included.
+    pub loaded: usize,
+    /// Prompt tokens to read.
+    pub total: usize,
 }
 
 /// A generation in progress: a blocking iterator and an asynchronous stream of its tokens. Dropping it cancels the generation; in
@@ -27,6 +38,7 @@ pub struct Writing<'chat> {
     generation: Option<Generation>,
     has_ended: bool,
     reply: Option<Reply<'chat>>,
+    on_progress: Box<dyn FnMut(PrefillProgress) + Send + 'chat>,
     /// Thread that generates; kept alive until the generation ends.
     _worker: Arc<Worker>,
 }
@@ -40,22 +52,45 @@ impl<'chat> Writing<'chat> {
     ) -> Self {
         let (sender, events) = unbounded();
         let cancel = CancelToken::default();
-        let cancelled = cancel.clone();
+        let (cancelled, closing) = (cancel.clone(), engine.worker.closing.clone());
         // The last event is the result; if the channel closes without one, the thread has panicked.
-        drop(engine.call(move |generator| {
-            let mut hear = |progress: Progress<'_>| {
-                if let Progress::Token(token) = progress {
+        engine.worker.send(Box::new(move |generator| {
+            let generation = generator.and_then(|generator| {
+                let mut report = |progress: Progress<'_>| {
+                    let event = match progress {
+                        Progress::Token(token) => Some(WritingEvent::Token(token.clone())),
+                        Progress::Prefill { done, of } => {
+                            Some(WritingEvent::Prefill(PrefillProgress { loaded: done, total: of }))
+                        }
+                        Progress::Waiting => None,
+                    };
                     // This fails only if the receiver was dropped, which also cancels.
-                    let _ = sender.unbounded_send(WritingEvent::Token(token.clone()));
-                }
-                cancelled.flow()
-            };
-            let generating = generator.generate(&prompt, &options, &mut hear);
-            let generation = pollster::block_on(cancelled.watch(generating, pending::<()>()));
+                    event.into_iter().for_each(|event| drop(sender.unbounded_send(event)));
+                    cancelled.flow()
+                };
+                let generating = generator.generate(&prompt, &options, &mut report);
+                let generation = pollster::block_on(cancelled.watch(generating, closing.cancelled()));
+                if closing.is_cancelled() { Err(closed()) } else { generation }
+            });
             let _ = sender.unbounded_send(WritingEvent::End(Box::new(generation)));
-            Ok(())
         }));
-        Self { events, cancel, generation: None, has_ended: false, reply, _worker: engine.worker.clone() }
+        let (on_progress, _worker) = (Box::new(|_| ()), engine.worker.clone());
+        Self { events, cancel, generation: None, has_ended: false, reply, on_progress, _worker }
+    }
+
+    /// Sets a callback for the progress of reading a long prompt, called while the first token is awaited.
+    ///
+    /// ```no_run
+    /// # let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
+    /// let book = std::fs::read_to_string("book.txt").unwrap();
+    /// let summary = engine.generate(book, Default::default());
+    /// let summary = summary.on_progress(|progress| eprintln!("{} of {} tokens read", progress.loaded, progress.total));
+    /// println!("{}", summary.wait()?.text);
+    /// # Ok::<(), foretoken::Error>(())
+    /// ```
+    pub fn on_progress(mut self, report: impl FnMut(PrefillProgress) + Send + 'chat) -> Self {
+        self.on_progress = Box::new(report);
+        self
     }
 
     /// Returns a token that cancels the generation, for other threads.
@@ -67,8 +102,8 @@ impl<'chat> Writing<'chat> {
     ///
     /// # Errors
     /// [`BadOption`](crate::Error::BadOption), [`ContextFull`](crate::Error::ContextFull),
-    /// [`GpuBlocked`](crate::Error::GpuBlocked), and errors of text and device; [`Internal`](crate::Error::Internal) if the
-    /// engine's thread has panicked.
+    /// [`GpuBlocked`](crate::Error::GpuBlocked), and errors of text and device; [`Aborted`](crate::Error::Aborted) if the engine is
+    /// closed; [`Internal`](crate::Error::Internal) if its thread has panicked.
     pub fn wait(self) -> Result<Generation> {
         pollster::block_on(self.complete())
     }
@@ -81,7 +116,7 @@ impl<'chat> Writing<'chat> {
         while let Some(token) = self.next_token().await {
             token?;
         }
-        self.generation.take().ok_or_else(broken_down)
+        self.generation.take().ok_or_else(thread_ended)
     }
 
     /// Returns the next token; `None` after the last one.
@@ -105,26 +140,30 @@ impl Stream for Writing<'_> {
         if self.has_ended {
             return Poll::Ready(None);
         }
-        Pin::new(&mut self.events).poll_next(context).map(|event| {
-            let end = match event {
+        loop {
+            let end = match ready!(Pin::new(&mut self.events).poll_next(context)) {
+                Some(WritingEvent::Prefill(progress)) => {
+                    (self.on_progress)(progress);
+                    continue;
+                }
                 Some(WritingEvent::Token(token)) => {
                     if let Some(reply) = &mut self.reply {
-                        reply.hear(&token.text);
+                        reply.push(&token.text);
                     }
-                    return Some(Ok(token));
+                    return Poll::Ready(Some(Ok(token)));
                 }
                 Some(WritingEvent::End(end)) => *end,
-                None => Err(broken_down()),
+                None => Err(thread_ended()),
             };
             self.has_ended = true;
-            match end {
+            return Poll::Ready(match end {
                 Ok(generation) => {
                     self.generation = Some(generation);
                     None
                 }
                 Err(error) => Some(Err(error)),
-            }
-        })
+            });
+        }
     }
 }
 

@@ -82,8 +82,10 @@ impl Repository {
             for folder in [blob.parent(), link.parent(), Some(&self.locks)].into_iter().flatten() {
                 fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
             }
-            let _lock =
-                self.lock(&entry.digest, || progress(fs::metadata(&incomplete).map_or(0, |data| data.len())))?;
+            let _lock = self.lock(&entry.digest, || {
+                progress(fs::metadata(&incomplete).map_or(0, |data| data.len()));
+                client.cancel.check()
+            })?;
             if !here(&blob) {
                 let url = &client.address(id, commit, name);
                 Download { client, id, url, entry, path: &incomplete, progress }.fetch()?;
@@ -100,12 +102,12 @@ impl Repository {
     }
 
     /// Waits until no other process writes this blob.
-    fn lock(&self, digest: &str, mut waiting: impl FnMut()) -> Result<File> {
+    fn lock(&self, digest: &str, mut waiting: impl FnMut() -> Result<()>) -> Result<File> {
         let path = self.locks.join(format!("{digest}.lock"));
         let lock = File::options().create(true).append(true).open(&path).map_err(|error| failed(&path, &error))?;
         // On a file system without locks, continue: the digest is checked at the end.
         while let Err(TryLockError::WouldBlock) = lock.try_lock() {
-            waiting();
+            waiting()?;
             sleep(GLANCE);
         }
         Ok(lock)

@@ -2,10 +2,11 @@
 
 use super::id::HubId;
 use super::settings::Settings;
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use ureq::http::{HeaderMap, Response, Uri};
 use ureq::{Agent, Body};
 
@@ -15,6 +16,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const PAUSES: [u64; 5] = [1, 2, 4, 8, 16];
 /// Retries if the server has never responded: the address is probably wrong.
 const FEW_PAUSES: usize = 2;
+/// Time between two looks at the token.
+const GLANCE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const MOST_REDIRECTS: usize = 8;
 
@@ -62,6 +65,8 @@ pub(super) struct HubClient {
     agent: Agent,
     endpoint: String,
     authorization: Option<String>,
+    /// Token that ends requests.
+    pub cancel: CancelToken,
 }
 
 impl HubClient {
@@ -79,7 +84,7 @@ impl HubClient {
             .timeout_recv_response(Some(SILENCE))
             .timeout_per_read(Some(SILENCE));
         let authorization = settings.token.as_ref().map(|token| format!("Bearer {token}"));
-        Ok(Self { agent: config.build().into(), endpoint, authorization })
+        Ok(Self { agent: config.build().into(), endpoint, authorization, cancel: CancelToken::default() })
     }
 
     /// Returns the URL of a file.
@@ -162,10 +167,21 @@ impl HubClient {
         Error::NotFound { path: id.to_string(), reason }
     }
 
+    /// Waits, unless the token is cancelled.
+    fn pause(&self, pause: Duration) -> Result<()> {
+        let end = Instant::now() + pause;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            self.cancel.check()?;
+            sleep(left.min(GLANCE));
+        }
+        Ok(())
+    }
+
     /// Retries until `attempt` succeeds, fails permanently, or fails too often without new bytes.
     pub fn patiently<T>(&self, url: &str, mut attempt: impl FnMut() -> Result<T, HubFailure>) -> Result<T> {
         let (mut tries, mut answered) = (0, false);
         loop {
+            self.cancel.check()?;
             let trouble = match attempt() {
                 Ok(done) => return Ok(done),
                 Err(HubFailure::Finally(error)) => return Err(error),
@@ -186,7 +202,7 @@ impl HubClient {
                     "check the connection and HF_ENDPOINT, and run it again: what is here of the download stays";
                 return Err(Error::Network { url, reason: format!("{reason}, {tries} times in a row: {advice}") });
             };
-            sleep(trouble.after.unwrap_or(Duration::from_secs(*pause)));
+            self.pause(trouble.after.unwrap_or(Duration::from_secs(*pause)))?;
         }
     }
 }

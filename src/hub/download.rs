@@ -71,6 +71,7 @@ impl Download<'_> {
         here = start;
         let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
         loop {
+            self.client.cancel.check()?;
             let read =
                 body.read(&mut bytes).map_err(|error| Trouble::new(format!("the connection was cut ({error})")))?;
             here += read as u64;

@@ -15,6 +15,7 @@ pub use self::settings::Settings;
 use self::cache::Repository;
 use self::client::HubClient;
 use self::listing::Listing;
+use crate::cancel::CancelToken;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result};
 use crate::weights::{INDEX, SMALL_FILES, TEMPLATES, parse_index};
@@ -43,6 +44,12 @@ impl Hub {
     /// [`Error::BadOption`] if the endpoint is not a URL.
     pub fn new(settings: Settings) -> Result<Self> {
         Ok(Self { client: HubClient::new(&settings)?, settings })
+    }
+
+    /// Lets a token end requests, downloads and their retries with [`Error::Aborted`]. A server that is silent is left within 30 seconds.
+    pub fn cancelled_by(mut self, cancel: &CancelToken) -> Self {
+        self.client.cancel = cancel.clone();
+        self
     }
 
     /// Downloads a model to the cache. Returns its folder, or its (first) GGUF file. `progress` is called with the bytes that are there and

@@ -7,7 +7,10 @@ use crate::options::GenerateOptions;
 use crate::speculate::{Origin, Stats};
 use crate::target::Logprobs;
 use crate::text::{StopStrings, TextStream, Tokenizer};
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::Poll;
 
 /// Receiver of emitted tokens.
 pub trait Sink {
@@ -169,4 +172,14 @@ impl Sink for Emitter<'_> {
     fn waiting(&mut self) -> ControlFlow<()> {
         self.report(Progress::Waiting)
     }
+}
+
+/// Awaits a result, unless the sink breaks first.
+pub(crate) async fn unless_cancelled<T>(sink: &mut impl Sink, awaited: impl Future<Output = T>) -> ControlFlow<(), T> {
+    let mut awaited = pin!(awaited);
+    poll_fn(|context| match awaited.as_mut().poll(context) {
+        Poll::Pending if sink.waiting().is_break() => Poll::Ready(ControlFlow::Break(())),
+        polled => polled.map(ControlFlow::Continue),
+    })
+    .await
 }

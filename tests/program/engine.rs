@@ -2,11 +2,13 @@
 
 use common::{path, run};
 use foretoken::{
-    DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling, Prompt,
-    ResponseFormat, WeightsRule,
+    CancelToken, DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling,
+    Prompt, ResponseFormat, WeightsRule,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 fn on_cpu() -> LoadOptions {
@@ -80,6 +82,49 @@ fn a_text_ends_when_it_is_cancelled_or_dropped() {
     assert!(written.token_ids.len() < 400);
     drop(engine.generate("Once upon a time", few(400)));
     assert_eq!(engine.generate("Once upon a time", few(3)).wait().unwrap().token_ids.len(), 3);
+}
+
+#[test]
+fn the_progress_of_a_long_prompt_is_reported_before_the_first_token() {
+    let options = on_cpu().prefill_chunk(8);
+    let engine = Engine::builder(path("models/tales/draft").display().to_string()).options(options).load().unwrap();
+    let prompt = "Once upon a time there was a king who had a daughter, and she was so fair that the sun wondered";
+    let count = engine.tokenize(prompt, GenerateOptions::new()).wait().unwrap().len();
+    let mut progress = Vec::new();
+    let writing = engine.generate(prompt, few(2)).on_progress(|each| progress.push((each.loaded, each.total)));
+    assert_eq!(writing.wait().unwrap().token_ids.len(), 2);
+    assert!(progress.len() >= count / 8 && progress.is_sorted(), "{progress:?} of {count}");
+    assert!(progress.iter().all(|&(loaded, total)| loaded <= total && (count - 1..=count).contains(&total)));
+}
+
+/// Whatever is being read when the token is cancelled: nothing yet, the draft model or the target.
+#[test]
+fn a_load_that_is_cancelled_ends_with_an_error_and_a_later_cancel_changes_nothing() {
+    let model = |part: &str| path("models/tales").join(part).display().to_string();
+    let load = |after: Option<u64>| {
+        let cancel = CancelToken::default();
+        let (token, calls) = (cancel.clone(), Arc::new(AtomicU64::new(0)));
+        if after == Some(0) {
+            cancel.cancel();
+        }
+        let counted = calls.clone();
+        let builder = Engine::builder(model("target")).assistant_model(model("draft")).options(on_cpu());
+        let builder = builder.cancel_token(cancel.clone()).on_progress(move |_, _| {
+            if Some(counted.fetch_add(1, Ordering::SeqCst) + 1) == after {
+                token.cancel();
+            }
+        });
+        (builder.load(), cancel, calls.load(Ordering::SeqCst))
+    };
+    let (loaded, cancel, calls) = load(None);
+    let engine = loaded.unwrap();
+    cancel.cancel();
+    assert_eq!(engine.generate("Once", few(3)).wait().unwrap().token_ids.len(), 3);
+    assert!(calls > 2, "{calls} reports");
+    for after in [0, 1, calls / 2, calls] {
+        let error = load(Some(after)).0.err().unwrap();
+        assert_eq!(error.code(), "aborted", "after {after} reports: {error}");
+    }
 }
 
 #[test]

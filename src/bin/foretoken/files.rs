@@ -3,7 +3,7 @@
 use super::bar::Bar;
 use foretoken::internals::files;
 use foretoken::internals::weights::Folder;
-use foretoken::{Error, Result};
+use foretoken::{CancelToken, Error, Result};
 use std::path::Path;
 
 /// Opens the target of the tales pair.
@@ -35,13 +35,13 @@ fn part_of_tales(part: &str) -> Result<Folder> {
 /// Opens the files that an option names. A bar shows the progress of downloads.
 pub(super) fn open(option: &'static str, name: &str) -> Result<Folder> {
     let bar = bar(name);
-    files::open(option, name, &mut |done, all| bar.show(done, all))
+    files::open(option, name, &CancelToken::default(), &mut |done, all| bar.show(done, all))
 }
 
 /// Opens the files that an option names, without weights.
 pub(super) fn words(option: &'static str, name: &str) -> Result<Folder> {
     let bar = bar(name);
-    files::words(option, name, &mut |done, all| bar.show(done, all))
+    files::words(option, name, &CancelToken::default(), &mut |done, all| bar.show(done, all))
 }
 
 fn bar(name: &str) -> Bar {
