@@ -242,6 +242,7 @@ mod files;
 mod gpu;
 #[cfg(feature = "grammar")]
 mod grammar;
+mod http;
 #[cfg(feature = "hub")]
 mod hub;
 mod json;

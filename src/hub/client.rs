@@ -4,9 +4,10 @@ use super::id::HubId;
 use super::settings::Settings;
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
+use crate::http::{agent, header, is_transient, retry_after};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use ureq::http::{HeaderMap, Response, Uri};
 use ureq::{Agent, Body};
 
@@ -25,7 +26,7 @@ const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.')
 const PATH: &AsciiSet = &PART.remove(b'/');
 
 /// A transient failure, unlike an [`Error`].
-pub(super) struct Trouble {
+pub(super) struct TransientError {
     pub reason: String,
     /// True if the server responded.
     pub answered: bool,
@@ -35,7 +36,7 @@ pub(super) struct Trouble {
     pub progress: bool,
 }
 
-impl Trouble {
+impl TransientError {
     pub fn new(reason: impl ToString) -> Self {
         Self { reason: reason.to_string(), answered: false, after: None, progress: false }
     }
@@ -43,19 +44,19 @@ impl Trouble {
 
 /// A failed attempt, transient or permanent.
 pub(super) enum HubFailure {
-    Passing(Trouble),
-    Finally(Error),
+    Transient(TransientError),
+    Permanent(Error),
 }
 
-impl From<Trouble> for HubFailure {
-    fn from(trouble: Trouble) -> Self {
-        Self::Passing(trouble)
+impl From<TransientError> for HubFailure {
+    fn from(failure: TransientError) -> Self {
+        Self::Transient(failure)
     }
 }
 
 impl From<Error> for HubFailure {
     fn from(error: Error) -> Self {
-        Self::Finally(error)
+        Self::Permanent(error)
     }
 }
 
@@ -76,13 +77,7 @@ impl HubClient {
             let allowed = "an address such as https://huggingface.co".into();
             return Err(Error::BadOption { option: "HF_ENDPOINT".into(), value: endpoint, allowed });
         }
-        let config = Agent::config_builder()
-            .user_agent(concat!("foretoken/", env!("CARGO_PKG_VERSION")))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_connect(Some(SILENCE))
-            .timeout_recv_response(Some(SILENCE))
-            .timeout_per_read(Some(SILENCE));
+        let config = agent(SILENCE).timeout_recv_response(Some(SILENCE)).timeout_per_read(Some(SILENCE));
         let authorization = settings.token.as_ref().map(|token| format!("Bearer {token}"));
         Ok(Self { agent: config.build().into(), endpoint, authorization, cancel: CancelToken::default() })
     }
@@ -100,9 +95,9 @@ impl HubClient {
 
     /// Fetches a whole response of at most `limit` bytes.
     pub fn get_small(&self, id: &HubId, url: &str, limit: u64) -> Result<Vec<u8>> {
-        self.patiently(url, || {
+        self.retry(url, || {
             let (mut response, _) = self.get(id, url, None)?;
-            Ok(response.body_mut().with_config().limit(limit).read_to_vec().map_err(Trouble::new)?)
+            Ok(response.body_mut().with_config().limit(limit).read_to_vec().map_err(TransientError::new)?)
         })
     }
 
@@ -124,7 +119,7 @@ impl HubClient {
             if let Some((start, end)) = range {
                 request = request.header("Range", format!("bytes={start}-{}", end.saturating_sub(1)));
             }
-            let response = request.call().map_err(Trouble::new)?;
+            let response = request.call().map_err(TransientError::new)?;
             let status = response.status().as_u16();
             match (status, header(response.headers(), "location")) {
                 (206, _) => {
@@ -137,14 +132,14 @@ impl HubClient {
                 }
                 (200..=299, _) => return Ok((response, None)),
                 (301..=308, Some(to)) => {
-                    at =
-                        joined(&at, to).ok_or_else(|| Trouble::new(format!("a redirect to {:?}", without_query(to))))?
+                    at = joined(&at, to)
+                        .ok_or_else(|| TransientError::new(format!("a redirect to {:?}", without_query(to))))?
                 }
                 (401 | 403 | 404, _) if of_hub => return Err(self.denied(id, status, response.headers()).into()),
                 _ => return Err(refused(url, status, response.headers())),
             }
         }
-        Err(Trouble::new("it redirects again and again").into())
+        Err(TransientError::new("it redirects more than 8 times").into())
     }
 
     /// Explains why the Hub refuses, and what to do.
@@ -157,11 +152,11 @@ impl HubClient {
         let reason = match header(headers, "x-error-code") {
             Some("GatedRepo") => format!("it is gated: accept its conditions at {page}, then {sign_in}"),
             Some("RevisionNotFound") => {
-                format!("{repository} has no branch, tag or commit {}: {page}/tree/main lists them", id.revision())
+                format!("{repository} has no branch, tag or commit {}: see {page}/tree/main", id.revision())
             }
             Some("EntryNotFound") => format!("{repository} has no such file: {page}/tree/{} lists them", id.revision()),
             _ => {
-                format!("{page} is not there ({status}), or it is private: check the name; if it is private, {sign_in}")
+                format!("{page} does not exist ({status}), or is private: check the name; if it is private, {sign_in}")
             }
         };
         Error::NotFound { path: id.to_string(), reason }
@@ -178,31 +173,31 @@ impl HubClient {
     }
 
     /// Retries until `attempt` succeeds, fails permanently, or fails too often without new bytes.
-    pub fn patiently<T>(&self, url: &str, mut attempt: impl FnMut() -> Result<T, HubFailure>) -> Result<T> {
+    pub fn retry<T>(&self, url: &str, mut attempt: impl FnMut() -> Result<T, HubFailure>) -> Result<T> {
         let (mut tries, mut answered) = (0, false);
         loop {
             self.cancel.check()?;
-            let trouble = match attempt() {
+            let failure = match attempt() {
                 Ok(done) => return Ok(done),
-                Err(HubFailure::Finally(error)) => return Err(error),
-                Err(HubFailure::Passing(trouble)) => trouble,
+                Err(HubFailure::Permanent(error)) => return Err(error),
+                Err(HubFailure::Transient(failure)) => failure,
             };
-            answered |= trouble.answered || trouble.progress;
-            tries = if trouble.progress { 1 } else { tries + 1 };
-            let (url, reason) = (without_query(url), trouble.reason);
-            if let Some(after) = trouble.after.filter(|after| *after > LONGEST_PAUSE) {
+            answered |= failure.answered || failure.progress;
+            tries = if failure.progress { 1 } else { tries + 1 };
+            let (url, reason) = (without_query(url), failure.reason);
+            if let Some(after) = failure.after.filter(|after| *after > LONGEST_PAUSE) {
                 return Err(Error::Network {
                     url,
-                    reason: format!("{reason}, and wants to be asked again in {} s", after.as_secs()),
+                    reason: format!("{reason} and allows a retry only in {} s", after.as_secs()),
                 });
             }
             let pauses = if answered { PAUSES.len() } else { FEW_PAUSES };
             let Some(pause) = PAUSES.get(tries - 1).filter(|_| tries <= pauses) else {
                 let advice =
-                    "check the connection and HF_ENDPOINT, and run it again: what is here of the download stays";
+                    "check the connection and HF_ENDPOINT, then try again: the download continues where it stopped";
                 return Err(Error::Network { url, reason: format!("{reason}, {tries} times in a row: {advice}") });
             };
-            self.pause(trouble.after.unwrap_or(Duration::from_secs(*pause)))?;
+            self.pause(failure.after.unwrap_or(Duration::from_secs(*pause)))?;
         }
     }
 }
@@ -210,29 +205,17 @@ impl HubClient {
 /// Returns the failure for a response without content.
 fn refused(url: &str, status: u16, headers: &HeaderMap) -> HubFailure {
     let reason = format!("the server answered {status}");
-    // These are transient, also because signatures of URLs expire. 501 and 505 are permanent.
-    if matches!(status, 401 | 403 | 408 | 425 | 429) || (status >= 500 && status != 501 && status != 505) {
-        let after = header(headers, "retry-after").and_then(|said| retry_after(said.trim()));
-        return Trouble { answered: true, after, ..Trouble::new(reason) }.into();
+    // The signature of a redirect's URL may have expired.
+    if matches!(status, 401 | 403) || is_transient(status) {
+        let after = retry_after(headers);
+        return TransientError { answered: true, after, ..TransientError::new(reason) }.into();
     }
     Error::Network { url: without_query(url), reason }.into()
-}
-
-/// Parses seconds or a date.
-fn retry_after(said: &str) -> Option<Duration> {
-    let seconds = said.parse().ok().map(Duration::from_secs);
-    // A date in the past means no pause.
-    let until = |date: SystemTime| date.duration_since(SystemTime::now()).unwrap_or_default();
-    seconds.or_else(|| httpdate::parse_http_date(said).ok().map(until))
 }
 
 /// Returns a URL for display, without the query, which may hold signatures.
 pub(super) fn without_query(url: &str) -> String {
     url.split('?').next().unwrap_or_default().to_owned()
-}
-
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }
 
 /// Returns the scheme and the host with its port.

@@ -1,7 +1,7 @@
 //! Download of a file of the Hub to disk: continues after interruptions, and checks the digest at the end.
 
 use super::cache::failed;
-use super::client::{HubClient, HubFailure, Trouble, without_query};
+use super::client::{HubClient, HubFailure, TransientError, without_query};
 use super::id::HubId;
 use super::listing::ListedFile;
 use crate::error::{Error, Result};
@@ -27,17 +27,17 @@ impl Download<'_> {
         let (client, url) = (self.client, self.url);
         let started = self.here();
         let mut most = started;
-        client.patiently(url, || {
+        client.retry(url, || {
             let here = self.here();
             (self.progress)(here);
             let cut = match self.fetch_rest() {
-                Err(HubFailure::Passing(trouble)) => trouble,
+                Err(HubFailure::Transient(failure)) => failure,
                 done => return done,
             };
             let here = self.here();
-            let trouble = Trouble { progress: here > most, ..cut };
+            let failure = TransientError { progress: here > most, ..cut };
             most = most.max(here);
-            Err(trouble.into())
+            Err(failure.into())
         })?;
         if self.entry.is(self.path).map_err(|error| self.unusable(&error))? {
             return Ok(());
@@ -48,8 +48,8 @@ impl Download<'_> {
             return self.fetch();
         }
         Err(self.wrong(
-            "what came is not what the Hub lists, and was deleted: run it again, and if it stays so, the server between \
-             you and the Hub changes files",
+            "the downloaded bytes differ from the digest on the Hub, and were deleted: try again. If that fails too, a \
+             proxy between you and the Hub changes files",
         ))
     }
 
@@ -64,7 +64,7 @@ impl Download<'_> {
         let (response, start) = self.client.get(self.id, self.url, (here > 0).then_some((here, size)))?;
         let start = start.unwrap_or(0);
         if start != here && start != 0 {
-            return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into());
+            return Err(TransientError::new(format!("bytes from {start} came instead of those from {here}")).into());
         }
         let opened = if start == 0 { File::create(self.path) } else { File::options().append(true).open(self.path) };
         let mut file = opened.map_err(|error| self.unusable(&error))?;
@@ -72,8 +72,9 @@ impl Download<'_> {
         let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
         loop {
             self.client.cancel.check()?;
-            let read =
-                body.read(&mut bytes).map_err(|error| Trouble::new(format!("the connection was cut ({error})")))?;
+            let read = body
+                .read(&mut bytes)
+                .map_err(|error| TransientError::new(format!("the connection was cut ({error})")))?;
             here += read as u64;
             if here > size {
                 fs::remove_file(self.path).map_err(|error| self.unusable(&error))?;
@@ -86,7 +87,7 @@ impl Download<'_> {
             (self.progress)(here);
         }
         if here < size {
-            return Err(Trouble::new(format!("the connection was cut after {here} of {size} bytes")).into());
+            return Err(TransientError::new(format!("the connection was cut after {here} of {size} bytes")).into());
         }
         Ok(())
     }

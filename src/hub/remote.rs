@@ -1,7 +1,7 @@
 //! Files of a model on the Hub, read in ranges and not cached.
 
 use super::cache::Repository;
-use super::client::{HubClient, Trouble};
+use super::client::{HubClient, TransientError};
 use super::id::HubId;
 use super::listing::Listing;
 use crate::checkpoint::choose;
@@ -61,17 +61,18 @@ impl Source for Remote {
             return Err(truncated(entry.size.saturating_sub(range.start)));
         }
         let url = client.address(&self.id, &listing.commit, file);
-        client.patiently(&url, || {
+        client.retry(&url, || {
             let (response, start) = client.get(&self.id, &url, Some((range.start, range.end)))?;
             let mut body = response.into_body().into_reader();
-            let skip = range.start.checked_sub(start.unwrap_or(0)).ok_or_else(|| Trouble::new("other bytes came"))?;
+            let skip =
+                range.start.checked_sub(start.unwrap_or(0)).ok_or_else(|| TransientError::new("other bytes came"))?;
             let mut bytes = Vec::new();
             io::copy(&mut body.by_ref().take(skip), &mut io::sink())
                 .and_then(|_| body.take(expected).read_to_end(&mut bytes))
-                .map_err(Trouble::new)?;
+                .map_err(TransientError::new)?;
             match bytes.len() as u64 {
                 found if found == expected => Ok(bytes),
-                found => Err(Trouble::new(format!("{found} bytes came instead of {expected}")).into()),
+                found => Err(TransientError::new(format!("{found} bytes came instead of {expected}")).into()),
             }
         })
     }

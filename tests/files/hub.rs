@@ -202,7 +202,7 @@ fn a_server_in_trouble_is_asked_again_when_it_wants_to_be() {
     let (fake, cache) = (stored(at_first(1, busy(503, "Thu, 01 Jan 1970 00:00:00 GMT"))), Cache::new());
     cache.get(&fake, REPOSITORY).unwrap();
     let (fake, cache) = (stored(at_first(99, busy(503, "Tue, 01 Jan 2999 00:00:00 GMT"))), Cache::new());
-    fails(cache.get(&fake, REPOSITORY), "network", &["503, and wants to be asked again in"]);
+    fails(cache.get(&fake, REPOSITORY), "network", &["503 and allows a retry only in"]);
     assert_eq!(fake.store.asked().len(), 1);
     // After an expired signature the Hub gives another one.
     let (fake, cache) = (stored(at_first(1, busy(403, "0"))), Cache::new());
@@ -219,7 +219,7 @@ fn bytes_that_the_hub_does_not_list_are_refused() {
         answer
     };
     let (fake, cache) = (stored(at_first(1, flip)), Cache::new());
-    fails(cache.get(&fake, REPOSITORY), "integrity", &[WEIGHTS, "run it again"]);
+    fails(cache.get(&fake, REPOSITORY), "integrity", &[WEIGHTS, "try again"]);
     assert!(!cache.blob(WEIGHTS).exists() && !cache.blob(WEIGHTS).with_extension("incomplete").exists());
     fails(cache.offline(&fake, REPOSITORY), "not-found", &["is not in"]);
     cache.get(&fake, REPOSITORY).unwrap();

@@ -7,6 +7,7 @@ use super::transport::{Incoming, Piece, Request, Transport};
 use super::tries::{MALFORMED, Tries};
 use super::vocabulary::VocabularyProbe;
 use crate::error::{Error, Result};
+use crate::http::is_transient;
 use crate::target::Traffic;
 use serde_json::Value;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ const LARGEST: usize = 256 << 20;
 /// The failure of a try.
 pub(super) enum RequestFailure {
     /// A transient failure.
-    Passing {
+    Transient {
         reason: String,
         /// `true`: the server is overloaded. `after`: seconds after which to retry, if the server gives them.
         overloaded: bool,
@@ -28,12 +29,12 @@ pub(super) enum RequestFailure {
     /// The server refuses the request, with a status and a message.
     Refused(u16, String),
     /// A permanent failure.
-    Finally(Error),
+    Permanent(Error),
 }
 
 impl From<String> for RequestFailure {
     fn from(reason: String) -> Self {
-        Self::Passing { reason, overloaded: false, after: None }
+        Self::Transient { reason, overloaded: false, after: None }
     }
 }
 
@@ -86,9 +87,9 @@ impl ServerClient {
         // At startup, the user should not wait long for an error.
         let mut tries = Tries::new(client.replicas.len(), client.endpoint.patience.min(5.0));
         loop {
-            match client.meet().await {
+            match client.check_server().await {
                 Ok(()) => return Ok(client),
-                Err(failed) => client.overcome(failed, &mut tries).await?,
+                Err(failed) => client.recover(failed, &mut tries).await?,
             }
         }
     }
@@ -123,20 +124,25 @@ impl ServerClient {
     pub async fn verify(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>> {
         let mut tries = Tries::new(self.replicas.len(), self.endpoint.patience);
         loop {
-            let asked = self.ask(text, rows, sent).await;
+            let asked = self.try_once(text, rows, sent).await;
             *sent = None;
             match asked {
                 Ok(ids) => return Ok(ids),
-                Err(failed) => self.overcome(failed, &mut tries).await?,
+                Err(failed) => self.recover(failed, &mut tries).await?,
             }
             self.traffic.num_retries += 1;
         }
     }
 
     /// Makes one try.
-    async fn ask(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>, RequestFailure> {
+    async fn try_once(
+        &mut self,
+        text: &[u32],
+        rows: usize,
+        sent: &mut Option<Sent>,
+    ) -> Result<Vec<u32>, RequestFailure> {
         if sent.is_none() {
-            self.meet().await?;
+            self.check_server().await?;
             *sent = self.send(text, rows);
         }
         let Some(Sent { replica, dialect, incoming }) = sent else { return Err("it was not met".to_owned().into()) };
@@ -167,19 +173,19 @@ impl ServerClient {
     }
 
     /// Checks that the server has the model, detects its API, and compares the tokenizer.
-    async fn meet(&mut self) -> Result<(), RequestFailure> {
+    async fn check_server(&mut self) -> Result<(), RequestFailure> {
         if self.replicas[self.at].dialect.is_some() {
             return Ok(());
         }
         let models = self.get("/v1/models", None).await?;
         let models: Value = serde_json::from_slice(&models)
-            .map_err(|_| RequestFailure::Malformed("its list of models is no JSON".into()))?;
+            .map_err(|_| RequestFailure::Malformed("its list of models is not JSON".into()))?;
         let names = |model: &Value| model["id"].as_str().map(str::to_owned);
         let listed = models["data"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(model) = listed.iter().find(|one| one["id"] == *self.endpoint.model) else {
             let names = listed.iter().filter_map(names).collect::<Vec<_>>().join(", ");
             let reason = format!("the server has no such model; it has: {names}");
-            return Err(RequestFailure::Finally(Error::NotFound { path: self.endpoint.model.clone(), reason }));
+            return Err(RequestFailure::Permanent(Error::NotFound { path: self.endpoint.model.clone(), reason }));
         };
         let longest = model["max_model_len"].as_u64().map(|longest| longest as usize);
         let dialect = match model["owned_by"].as_str() {
@@ -222,8 +228,8 @@ impl ServerClient {
             }
         }
         let reason =
-            format!("it does not tell what the model finds of a prompt's tokens, as vLLM and SGLang do ({reason})");
-        Err(RequestFailure::Finally(Error::Network { url: self.place().0.into(), reason }))
+            format!("it does not return log-probabilities of a prompt's tokens, as vLLM and SGLang do ({reason})");
+        Err(RequestFailure::Permanent(Error::Network { url: self.place().0.into(), reason }))
     }
 
     async fn check_vocabulary(&mut self) -> Result<(), RequestFailure> {
@@ -236,11 +242,11 @@ impl ServerClient {
         match told {
             Some(None) => {}
             Some(Some(difference)) => {
-                return Err(RequestFailure::Finally(Error::TokenizerMismatch { url, reason: difference }));
+                return Err(RequestFailure::Permanent(Error::TokenizerMismatch { url, reason: difference }));
             }
-            None => self
-                .warnings
-                .push(format!("{url} does not tell how it tokenizes: nobody checked that its vocabulary is this one")),
+            None => self.warnings.push(format!(
+                "{url} has no endpoint that tokenizes: it was not checked that its vocabulary equals this one"
+            )),
         }
         Ok(())
     }
@@ -281,28 +287,33 @@ impl ServerClient {
         }
         let url = self.place().0.to_owned();
         match (status, &self.endpoint.api_key) {
-            (401 | 403, None) => RequestFailure::Finally(Error::Unauthorized {
+            (401 | 403, None) => RequestFailure::Permanent(Error::Unauthorized {
                 url,
-                reason: "it wants a key (FORETOKEN_API_KEY, api_key)".into(),
+                reason: "it requires a key (FORETOKEN_API_KEY, api_key)".into(),
             }),
             (401 | 403, Some(_)) => {
-                RequestFailure::Finally(Error::Unauthorized { url, reason: "it refuses the key".into() })
+                RequestFailure::Permanent(Error::Unauthorized { url, reason: "it refuses the key".into() })
             }
-            (300..=399, _) => RequestFailure::Refused(status, "it redirects to another address: name that one".into()),
-            // 501 and 505 are permanent.
-            (408 | 425 | 429 | 500 | 502..=504 | 506.., _) => {
+            (300..=399, _) => {
+                RequestFailure::Refused(status, "it redirects to another address: use that address".into())
+            }
+            _ if is_transient(status) => {
                 let overloaded = matches!(status, 429 | 503);
-                RequestFailure::Passing { reason: format!("the server answered {status} ({words})"), overloaded, after }
+                RequestFailure::Transient {
+                    reason: format!("the server answered {status} ({words})"),
+                    overloaded,
+                    after,
+                }
             }
             _ => RequestFailure::Refused(status, words),
         }
     }
 
     /// Handles a failure: pauses, or switches to another server. Fails if a retry makes no sense.
-    async fn overcome(&mut self, failed: RequestFailure, tries: &mut Tries) -> Result<()> {
+    async fn recover(&mut self, failed: RequestFailure, tries: &mut Tries) -> Result<()> {
         let url = self.place().0.to_owned();
         let (reason, overloaded, after) = match failed {
-            RequestFailure::Finally(error) => return Err(error),
+            RequestFailure::Permanent(error) => return Err(error),
             RequestFailure::Refused(404, reason) => return Err(Error::NotFound { path: url, reason }),
             RequestFailure::Refused(status, words) => {
                 return Err(Error::Network { url, reason: format!("the server answered {status}: {words}") });
@@ -312,7 +323,7 @@ impl ServerClient {
                 return Err(Error::Network { url, reason });
             }
             RequestFailure::Malformed(reason) => (reason, false, None),
-            RequestFailure::Passing { reason, overloaded, after } => (reason, overloaded, after),
+            RequestFailure::Transient { reason, overloaded, after } => (reason, overloaded, after),
         };
         self.at = (self.at + 1) % self.replicas.len();
         match tries.next(after) {
@@ -322,12 +333,12 @@ impl ServerClient {
                 Ok(())
             }
             Some(Err(count)) if overloaded => {
-                let reason = format!("{reason}, {count} times: ask again later, or another server");
+                let reason = format!("{reason}, {count} times: try later, or use another server");
                 Err(Error::Overloaded { url, reason, retry_after: after })
             }
             Some(Err(count)) => Err(Error::Network {
                 url,
-                reason: format!("{reason}, {count} times: check that the server runs and is reached from here"),
+                reason: format!("{reason}, {count} times: check that the server runs and can be reached from here"),
             }),
         }
     }

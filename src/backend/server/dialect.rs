@@ -95,7 +95,7 @@ impl Dialect {
 
     /// Reads the answer to [`Self::verification`] of a text of `length` tokens. Errors are messages for users.
     pub fn parse_answer(self, body: &[u8], length: usize, rows: usize) -> Result<ServerAnswer, String> {
-        let answer: Value = serde_json::from_slice(body).map_err(|_| "what came is no JSON")?;
+        let answer: Value = serde_json::from_slice(body).map_err(|_| "the answer is not JSON")?;
         let (last, places, cached, read) = match self {
             Self::Vllm | Self::Completions => {
                 let (choice, usage) = (&answer["choices"][0], &answer["usage"]);
@@ -120,12 +120,12 @@ impl Dialect {
             let places = places.as_array().ok_or("it says nothing of the prompt's tokens")?;
             let expected = if self == Self::Sglang { rows } else { length };
             if places.len() != expected {
-                return Err(format!("it tells of {} places, but {expected} were asked for", places.len()));
+                return Err(format!("it answered for {} positions instead of {expected}", places.len()));
             }
             // The entry of a position describes the token at it, so it is the prediction after the previous token.
             for place in &places[expected + 1 - rows..] {
                 let id = self.most_likely(place).or(means_nothing.then_some(0));
-                ids.push(id.ok_or("it does not tell the most likely token of a place")?);
+                ids.push(id.ok_or("it does not return the most likely token of a position")?);
             }
         }
         match last.as_array().map(Vec::as_slice) {
@@ -137,7 +137,7 @@ impl Dialect {
 
     /// Reads the answer to [`Self::generation`]: 1 to `most` tokens. Errors are messages for users.
     pub fn written(self, body: &[u8], most: usize) -> Result<Vec<u32>, String> {
-        let answer: Value = serde_json::from_slice(body).map_err(|_| "what came is no JSON")?;
+        let answer: Value = serde_json::from_slice(body).map_err(|_| "the answer is not JSON")?;
         let ids = if self == Self::Sglang { &answer["output_ids"] } else { &answer["choices"][0]["token_ids"] };
         let ids: Option<Vec<u32>> = ids.as_array().and_then(|ids| ids.iter().map(token).collect());
         ids.filter(|ids| (1..=most).contains(&ids.len())).ok_or_else(|| "it wrote something else than asked for".into())

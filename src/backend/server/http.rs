@@ -1,16 +1,17 @@
 //! The native transport. Each request has its own thread, so that it can be aborted.
 
 use super::transport::{Incoming, Later, Piece, Request, Transport};
+use crate::http::{agent, retry_after};
 use futures_channel::{mpsc, oneshot};
 use std::cell::RefCell;
 use std::io::Read;
 use std::rc::Rc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use ureq::{Agent, AsSendBody, SendBody, http};
 
 const PIECE: usize = 1 << 16;
-const CONNECTING: u64 = 10;
+const CONNECTING: Duration = Duration::from_secs(10);
 
 type Pieces = mpsc::UnboundedReceiver<Result<Piece, String>>;
 
@@ -21,25 +22,15 @@ pub struct Http {
     idle: Rc<RefCell<Vec<Agent>>>,
 }
 
-fn agent() -> Agent {
-    Agent::config_builder()
-        .user_agent(concat!("foretoken/", env!("CARGO_PKG_VERSION")))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .timeout_connect(Some(Duration::from_secs(CONNECTING)))
-        .build()
-        .into()
-}
-
 impl Transport for Http {
     fn send(&self, request: Request) -> Box<dyn Incoming> {
-        let (tell, pieces) = mpsc::unbounded();
-        let agent = self.idle.borrow_mut().pop().unwrap_or_else(agent);
+        let (sender, pieces) = mpsc::unbounded();
+        let agent = self.idle.borrow_mut().pop().unwrap_or_else(|| agent(CONNECTING).build().into());
         let own = agent.clone();
         let exchange = move || {
-            if let Err(reason) = exchange(&own, &request, &tell) {
+            if let Err(reason) = exchange(&own, &request, &sender) {
                 // The receiver may be gone.
-                let _ = tell.unbounded_send(Err(reason));
+                let _ = sender.unbounded_send(Err(reason));
             }
         };
         // If no thread starts, the channel closes without pieces.
@@ -49,13 +40,13 @@ impl Transport for Http {
 
     fn pause(&self, seconds: f64) -> Later<'_, ()> {
         Box::pin(async move {
-            let (tell, passed) = oneshot::channel();
+            let (sender, receiver) = oneshot::channel();
             let pause = move || {
                 thread::sleep(Duration::from_secs_f64(seconds));
-                let _: Result<(), ()> = tell.send(());
+                let _: Result<(), ()> = sender.send(());
             };
             if seconds > 0.0 && thread::Builder::new().name("pause".into()).spawn(pause).is_ok() {
-                let _ = passed.await;
+                let _ = receiver.await;
             }
         })
     }
@@ -65,27 +56,27 @@ impl Transport for Http {
 fn exchange(
     agent: &Agent,
     Request { url, key, body, timeout }: &Request,
-    tell: &mpsc::UnboundedSender<Result<Piece, String>>,
+    sender: &mpsc::UnboundedSender<Result<Piece, String>>,
 ) -> Result<(), String> {
     let silence = Some(Duration::from_secs_f64(*timeout));
-    let mut asked = http::Request::builder().uri(url);
+    let mut request = http::Request::builder().uri(url);
     if let Some(key) = key {
-        asked = asked.header("Authorization", format!("Bearer {}", key.expose()));
+        request = request.header("Authorization", format!("Bearer {}", key.expose()));
     }
     let (mut sent, mut nothing) = (body.as_deref().unwrap_or_default(), SendBody::none());
-    let asked = match body {
-        Some(_) => asked.method("POST").header("Content-Type", "application/json").body(sent.as_body()),
-        None => asked.body(nothing.as_body()),
+    let request = match body {
+        Some(_) => request.method("POST").header("Content-Type", "application/json").body(sent.as_body()),
+        None => request.body(nothing.as_body()),
     };
-    let asked = asked.map_err(|error| error.to_string())?;
-    let asked = agent.configure_request(asked).timeout_recv_response(silence).timeout_per_read(silence).build();
-    let mut response = agent.run(asked).map_err(|error| error.to_string())?;
-    let retry_after = response.headers().get("retry-after").and_then(|said| seconds(said.to_str().ok()?));
+    let request = request.map_err(|error| error.to_string())?;
+    let request = agent.configure_request(request).timeout_recv_response(silence).timeout_per_read(silence).build();
+    let mut response = agent.run(request).map_err(|error| error.to_string())?;
+    let retry_after = retry_after(response.headers()).map(|wait| wait.as_secs_f64());
     let head = Piece::Head { status: response.status().as_u16(), retry_after };
     let mut body = response.body_mut().as_reader();
     let mut piece = Ok(head);
     let mut buffer = vec![0; PIECE];
-    while tell.unbounded_send(piece).is_ok() {
+    while sender.unbounded_send(piece).is_ok() {
         match body.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => piece = Ok(Piece::Bytes(buffer[..count].to_vec())),
@@ -93,14 +84,6 @@ fn exchange(
         }
     }
     Ok(())
-}
-
-/// Returns the seconds in a header `Retry-After`, which has seconds or a date.
-fn seconds(said: &str) -> Option<f64> {
-    // A date in the past gives 0.
-    let until = |date: SystemTime| date.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64();
-    let number = said.trim().parse().ok().map(|seconds: u32| f64::from(seconds));
-    number.or_else(|| httpdate::parse_http_date(said).ok().map(until))
 }
 
 /// An answer that a thread reads.
@@ -119,7 +102,7 @@ impl Incoming for Exchange {
             self.ended |= !matches!(piece, Some(Ok(_)));
             let began = std::mem::replace(&mut self.began, true);
             match piece {
-                None if !began => Err("no thread could be started for it".into()),
+                None if !began => Err("no thread could be started for the request".into()),
                 piece => piece.transpose(),
             }
         })
