@@ -1,13 +1,17 @@
-// Normalises each head of q and k with an RMS norm, then rotates and appends as in `lib/epilogues.wgsl`.
+// Normalises q and k with RMS norms, then rotates and appends as in `lib/epilogues.wgsl`.
 // One workgroup per row and head; heads are numbered q, k, v as in the fused projection.
 const THREADS = 64u;
 
-struct QkNormDims { eps: f32 }
+struct QkNormDims {
+    eps: f32,
+    across: u32,  // 1: all heads of q, or of k, are normalised together
+    after: u32,   // 1: gains apply after rotation, which does not change the norm
+}
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: QkNormDims;
 @group(0) @binding(2) var<storage, read> qkv: array<f32>;   // (rows, (heads + 2 kv_heads) head_dim)
-@group(0) @binding(3) var<storage, read> gain: array<f32>;  // (2, head_dim): of q, of k
+@group(0) @binding(3) var<storage, read> gain: array<f32>;  // (2, head_dim): of q, of k; or (heads + kv_heads, head_dim)
 @group(0) @binding(4) var<storage, read> bias: array<f32>;  // like a row of qkv
 
 @compute @workgroup_size(THREADS)
@@ -17,20 +21,27 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     let head = id.x;
     let row = id.y;
-    let base = row * (heads.heads + 2u * heads.kv_heads) * heads.head_dim + head * heads.head_dim;
+    let is_cached = head >= heads.heads;
+    let start = row * (heads.heads + 2u * heads.kv_heads) * heads.head_dim;
+    let base = start + head * heads.head_dim;
+    // First element and number of elements that are normalised together.
+    let all = select(vec2u(0u, heads.heads), vec2u(heads.heads, heads.kv_heads), is_cached);
+    let together = select(vec2u(head, 1u), all, dims.across == 1u) * heads.head_dim;
     var sum = 0.0;
-    for (var i = thread; i < heads.head_dim; i += THREADS) {
-        let v = qkv[base + i] + bias[head * heads.head_dim + i];
+    for (var i = thread; i < together.y; i += THREADS) {
+        let v = qkv[start + together.x + i] + bias[together.x + i];
         sum = fma(v, v, sum);
     }
-    let scale = 1.0 / sqrt(sum_threads(sum, heads.one, thread) / f32(heads.head_dim) + dims.eps);
-    let is_cached = head >= heads.heads;
+    let scale = 1.0 / sqrt(sum_threads(sum, heads.one, thread) / f32(together.y) + dims.eps);
     for (var i = thread * 2u; i < heads.head_dim; i += THREADS * 2u) {
         let at = head * heads.head_dim + i;
         var pair = vec2f(qkv[base + i] + bias[at], qkv[base + i + 1u] + bias[at + 1u]);
         if (head < heads.heads + heads.kv_heads) {
-            let g = select(0u, heads.head_dim, is_cached) + i;
-            pair = rotate(head, step.position + row, i, pair * scale * vec2f(gain[g], gain[g + 1u]));
+            let g = select(select(0u, heads.head_dim, is_cached) + i, at, dims.across == 1u);
+            let gains = vec2f(gain[g], gain[g + 1u]);
+            let before = select(gains, vec2f(1.0), dims.after == 1u);
+            pair = rotate(head, step.position + row, i, pair * scale * before);
+            pair *= select(vec2f(1.0), gains, dims.after == 1u);
         }
         if (is_cached) {
             kv_store(kv_index(head - heads.heads, step.position + row, i), pair);

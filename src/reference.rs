@@ -9,7 +9,7 @@ mod model;
 
 pub use self::model::Model;
 
-use crate::model::Activation;
+use crate::model::{Activation, QkNorm};
 use crate::options::KvDtype;
 use crate::sample::{self, Processors, accepts, log_sum_exp, most_likely, recovered};
 use half::f16;
@@ -31,6 +31,10 @@ pub struct Heads {
     pub window: usize,
     /// Factor for the scores.
     pub scale: f32,
+    /// Bound of the scores: `cap tanh(score / cap)`; `None`: no bound.
+    pub cap: Option<f32>,
+    /// Numbers of the rotary table before those for q; 0: q and k have the same table.
+    pub q_table: usize,
 }
 
 impl Heads {
@@ -144,11 +148,22 @@ pub fn dequantise(codes: &[i8], scales: &[f32]) -> Vec<f32> {
         .collect()
 }
 
-/// Computes the epilogue of projections to the residual stream: `y += result + bias` for y and result [rows, width], bias [width].
-pub fn residual(y: &mut [f32], result: &[f32], bias: &[f32]) {
+/// Computes the epilogue of projections to the residual stream: `y += (result + bias) scale` for y and result [rows, width], bias
+/// [width].
+pub fn residual(y: &mut [f32], result: &[f32], bias: &[f32], scale: f32) {
     for ((y, result), bias) in y.iter_mut().zip(result).zip(bias.iter().cycle()) {
-        *y = (f64::from(*y) + f64::from(*result) + f64::from(*bias)) as f32;
+        *y = (f64::from(*y) + (f64::from(*result) + f64::from(*bias)) * f64::from(scale)) as f32;
     }
+}
+
+/// Computes the epilogue of the LM head: `(result + bias) scale`, bounded by `cap`, for result [rows, vocab], bias [vocab].
+pub fn head(result: &[f32], bias: &[f32], scale: f32, cap: Option<f32>) -> Vec<f32> {
+    add(result, bias).map(|x| bounded(f64::from(x) * f64::from(scale), cap) as f32).collect()
+}
+
+/// Returns `cap tanh(x / cap)`, or `x` without a bound.
+fn bounded(x: f64, cap: Option<f32>) -> f64 {
+    cap.map(f64::from).map_or(x, |cap| cap * (x / cap).tanh())
 }
 
 /// Computes the epilogue of the gated MLP: `activation(gate + gate_bias) * (up + up_bias)` for gate and up [rows, width], biases
@@ -203,24 +218,31 @@ pub fn rotary(qkv: &[f32], bias: &[f32], table: &[f32], heads: &Heads, kv: &mut 
         let position = kv.k.len() / heads.kv_width();
         let (row_q, row_kv) = row.split_at(heads.q_width());
         let (k, v) = row_kv.split_at(heads.kv_width());
-        q.extend(rotate(row_q, table, position, heads));
+        q.extend(rotate(row_q, &table[heads.q_table..], position, heads));
         kv.append(&rotate(k, table, position, heads), v);
     }
     q
 }
 
-/// Does the same as [`rotary`], but first normalises each head of q and k, with gains [2, head_dim] of q and k.
+/// Does the same as [`rotary`], but also normalises q and k, with gains of q, then of k: each head or the whole width, before or after
+/// rotation.
 pub fn qk_norm(
     qkv: &[f32],
     bias: &[f32],
-    gains: &[f32],
-    eps: f64,
+    (norm, gains, eps): (QkNorm, &[f32], f64),
     table: &[f32],
     heads: &Heads,
     kv: &mut Kv,
 ) -> Vec<f32> {
+    let (q_gain, k_gain) = gains.split_at(if norm == QkNorm::Width { heads.q_width() } else { heads.head_dim });
     let mut normed: Vec<f32> = add(qkv, bias).collect();
-    let (q_gain, k_gain) = gains.split_at(heads.head_dim);
+    if norm == QkNorm::RotatedHeads {
+        let before = kv.k.len();
+        let mut rotated = Kv { dtype: KvDtype::F32, ..kv.clone() };
+        let q = rotary(&normed, &vec![0.0; bias.len()], table, heads, &mut rotated);
+        kv.append(&norm_rms(&rotated.k[before..], k_gain, eps), &rotated.v[before..]);
+        return norm_rms(&q, q_gain, eps);
+    }
     for row in normed.chunks_exact_mut(bias.len()) {
         let (q, row_kv) = row.split_at_mut(heads.q_width());
         let (k, _) = row_kv.split_at_mut(heads.kv_width());
@@ -242,7 +264,7 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
         for (head, q) in q.chunks_exact(head_dim).enumerate() {
             let first = head / (heads.heads / heads.kv_heads) * head_dim;
             let at = |position: usize| position * kv_width + first..position * kv_width + first + head_dim;
-            let score = |position| dot(q, &kv.k[at(position)]) * f64::from(heads.scale);
+            let score = |position| bounded(dot(q, &kv.k[at(position)]) * f64::from(heads.scale), heads.cap);
             let scores: Vec<f64> = seen.clone().map(score).collect();
             let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let mut sum = 0.0;

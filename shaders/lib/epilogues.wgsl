@@ -10,8 +10,8 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     }
     switch dims.epilogue {
         case RESIDUAL: {
-            // The residual stream: y += result + bias.
-            pair += vec2f(y[at], y[at + 1u]);
+            // The residual stream: y += (result + bias) scale.
+            pair = fma(pair, vec2f(dims.scale), vec2f(y[at], y[at + 1u]));
             if (!has_both) {
                 pair.y = 0.0;
             }
@@ -48,7 +48,10 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
             }
         }
         default: {
-            // y = result. The LM head's first row goes to step.draft_row.
+            // y = result, or the logits. The LM head's first row goes to step.draft_row.
+            if (dims.epilogue == HEAD) {
+                pair = scaled_logits(pair);
+            }
             at += dims.head * step.draft_row * dims.y_stride;
         }
     }

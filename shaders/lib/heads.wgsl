@@ -11,7 +11,9 @@ struct HeadDims {
     rotary: u32,    // leading elements of a head that rotate
     q_stride: u32,  // elements per row of q
     window: u32,    // positions that a row sees, including its own
+    q_table: u32,   // pairs in the rotary table before those for q; 0: q and k have the same table
     scale: f32,     // of the scores
+    cap: f32,       // bound of the scores; 0: no bound
     one: f32,       // 1; compilers cannot reorder a sum by fma(summand, one, sum)
 }
 

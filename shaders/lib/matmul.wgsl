@@ -19,6 +19,8 @@ struct MatmulDims {
     leaves: u32,     // elements per row written for the next norm; 0: no norm follows
     eps: f32,        // of the norm
     one: f32,        // 1, unknown to compilers, so that they cannot reorder fma(a, one, fma(b, one, c))
+    scale: f32,      // of what is added to the residual stream, or of the logits
+    cap: f32,        // bound of the logits; 0: no bound
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -40,6 +42,16 @@ const RESIDUAL = 1u;
 const GATE = 2u;
 const ACTIVATE = 3u;
 const ROTARY = 4u;
+const HEAD = 5u;
 
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 @group(0) @binding(9) var<storage, read_write> gained: array<f32>;  // (rows, leaves): the residual times the next norm's gain
+
+// Scales and bounds logits. tanh(15) is 1 in f32; of larger numbers some drivers return NaN.
+fn scaled_logits(pair: vec2f) -> vec2f {
+    let logits = pair * dims.scale;
+    if (dims.cap == 0.0) {
+        return logits;
+    }
+    return dims.cap * tanh(clamp(logits / dims.cap, vec2f(-15.0), vec2f(15.0)));
+}

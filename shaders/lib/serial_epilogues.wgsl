@@ -40,7 +40,19 @@ fn store(sums: Sums, place: Place) {
     }
 }
 
-// The residual stream: y += result + bias. Stores sums of squares, which the next norm uses.
+// y = (result + bias) scale, with a bound: the logits.
+fn store_logits(sums: Sums, place: Place) {
+    let first = place.row + dims.head * step.draft_row;
+    for (var i = 0u; i < place.rows; i++) {
+        let row = results(sums, i);
+        for (var pair = 0u; pair < place.pairs; pair++) {
+            let out = place.out + pair * 2u;
+            keep((first + i) * dims.y_stride + out, scaled_logits(biased(row, pair, out)), out + 1u < place.end);
+        }
+    }
+}
+
+// The residual stream: y += (result + bias) scale. Stores sums of squares, which the next norm uses.
 fn add_to_stream(sums: Sums, place: Place, thread: u32) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -49,7 +61,7 @@ fn add_to_stream(sums: Sums, place: Place, thread: u32) {
             let out = place.out + pair * 2u;
             let has_both = out + 1u < place.end;
             let at = (place.row + i) * dims.y_stride + out;
-            var stream = biased(row, pair, out) + vec2f(y[at], y[at + 1u]);
+            var stream = fma(biased(row, pair, out), vec2f(dims.scale), vec2f(y[at], y[at + 1u]));
             if (!has_both) {
                 stream.y = 0.0;
             }
@@ -119,6 +131,7 @@ fn finish(sums: Sums, place: Place, thread: u32) {
         case GATE: { gate(sums, place); }
         case ACTIVATE: { activate_all(sums, place); }
         case ROTARY: { append(sums, place); }
+        case HEAD: { store_logits(sums, place); }
         default: { store(sums, place); }
     }
 }

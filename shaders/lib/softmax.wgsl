@@ -8,11 +8,20 @@ var<workgroup> lanes: array<f32, VECTORS * LANES>;
 var<workgroup> block_top: array<f32, VECTORS>;
 var<workgroup> block_sum: array<f32, VECTORS>;
 
+// Bounds scores. tanh(15) is 1 in f32; of larger numbers some drivers return NaN. Non-finite scores stay as they are.
+fn bounded(scores: vec4f) -> vec4f {
+    if (heads.cap == 0.0) {
+        return scores;
+    }
+    let ratio = scores / heads.cap;
+    return or_broken(heads.cap * tanh(clamp(ratio, vec4f(-15.0), vec4f(15.0))), scores);
+}
+
 // Stores the scores of four positions, or LOWEST for positions that the row does not see.
 fn leave_scores(n: u32, row: u32, four: u32, position: vec4u, scores: vec4f) {
     let at = vec4u(step.position + row);
     let seen = (position <= at) & (position + heads.window > at);
-    shares[n * FOURS + four] = select(vec4f(LOWEST), scores * heads.scale, seen);
+    shares[n * FOURS + four] = select(vec4f(LOWEST), bounded(scores * heads.scale), seen);
 }
 
 // Adds four values, weighted by their shares.

@@ -1,12 +1,12 @@
 //! Translates the metadata of a GGUF file to the keys of `config.json`, so that one parser checks both.
 
 use crate::error::{Error, Result};
-use crate::model::{ModelSpec, spec_of_gguf};
+use crate::model::{ModelSpec, spec_of_gguf, yarn_growth};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
-const WORDS: [(&str, &[&str]); 20] = [
+const WORDS: [(&str, &[&str]); 28] = [
     ("max_position_embeddings", &["context_length"]),
     ("num_hidden_layers", &["block_count"]),
     ("hidden_size", &["embedding_length"]),
@@ -25,23 +25,24 @@ const WORDS: [(&str, &[&str]); 20] = [
     ("num_experts", &["expert_count"]),
     ("attn_logit_softcapping", &["attn_logit_softcapping"]),
     ("final_logit_softcapping", &["final_logit_softcapping"]),
+    ("attention_multiplier", &["attention.scale"]),
+    ("embedding_multiplier", &["embedding_scale"]),
+    ("residual_multiplier", &["residual_scale"]),
+    ("logits_scaling", &["logit_scale"]),
+    ("logit_scale", &["logit_scale"]),
+    ("rope_scaling.llama_4_scaling_beta", &["attention.temperature_scale"]),
+    ("rope_scaling.beta_fast", &["rope.scaling.yarn_beta_fast"]),
+    ("rope_scaling.beta_slow", &["rope.scaling.yarn_beta_slow"]),
     ("rope_scaling.rope_type", &["rope.scaling.type"]),
     ("rope_scaling.factor", &["rope.scaling.factor", "rope.scale_linear"]),
 ];
 
 /// Keys that change the computation in unsupported ways, each with the value that has no effect.
-const REFUSED: [(&str, f64); 7] = [
-    ("attention.causal", 1.0),
-    ("attention.clamp_kqv", 0.0),
-    ("attention.max_alibi_bias", 0.0),
-    ("attention.scale", 0.0),
-    ("embedding_scale", 1.0),
-    ("logit_scale", 1.0),
-    ("residual_scale", 1.0),
-];
+const REFUSED: [(&str, f64); 3] =
+    [("attention.causal", 1.0), ("attention.clamp_kqv", 0.0), ("attention.max_alibi_bias", 0.0)];
 
-/// Number of layers of Gemma 3 27B. It does not scale attention scores by the head size, but the file does not say so.
-const GEMMA_27B: u64 = 62;
+/// Numbers of layers of Gemma 3 27B and Gemma 2 27B. They do not scale attention scores by the head size, but the file does not say so.
+const GEMMA_27B: [u64; 2] = [62, 46];
 
 /// Reads the model's spec. Missing keys get llama.cpp's defaults, not those of transformers.
 pub(super) async fn spec<S: Source>(file: &str, metadata: &Metadata, weights: &Weights<S>) -> Result<ModelSpec> {
@@ -112,7 +113,8 @@ impl WordFiles<'_> {
             let kind = |slides| if slides == &Value::Bool(true) { "sliding_attention" } else { "full_attention" };
             values.insert("layer_types".into(), slides.iter().map(kind).collect());
         }
-        let scalar = if count(&values, "num_hidden_layers") == Some(GEMMA_27B) { shared } else { head_dim };
+        let is_27b = count(&values, "num_hidden_layers").is_some_and(|layers| GEMMA_27B.contains(&layers));
+        let scalar = if is_27b { shared } else { head_dim };
         values.insert("query_pre_attn_scalar".into(), scalar.into());
         let tokens = || self.metadata.texts("tokenizer.ggml.tokens").map(|tokens| tokens.len() as u64);
         let rows = weights.get("token_embd.weight").map(|table| table.rows());
@@ -125,6 +127,13 @@ impl WordFiles<'_> {
         values.insert("mlp_bias".into(), weights.contains("blk.0.ffn_down.bias").into());
         for word in ["bos_token_id", "eos_token_id"] {
             values.insert(word.into(), self.metadata.get(&format!("tokenizer.ggml.{word}")).into());
+        }
+        if scaling.get("rope_type").is_some_and(|kind| kind == "yarn") {
+            let number = |key: &str, default| self.get(key).and_then(|value| value.as_f64()).unwrap_or(default);
+            let factor = scaling.get("factor").and_then(Value::as_f64).unwrap_or(1.0);
+            let divisor = yarn_growth(factor, number("rope.scaling.yarn_log_multiplier", 0.0));
+            let attention = number("rope.scaling.attn_factor", 1.0) * yarn_growth(factor, 1.0) / divisor;
+            scaling.insert("attention_factor".into(), attention.into());
         }
         self.add_factors(weights, &mut scaling).await?;
         values.insert("rope_scaling".into(), scaling.into());

@@ -12,7 +12,7 @@ use crate::weights::{Float, Format, Scales};
 pub enum Epilogue {
     /// y = result.
     Store,
-    /// y += result + bias.
+    /// y += (result + bias) scale.
     Residual,
     /// y = activation(gate) * up, rows alternating.
     Gate,
@@ -20,6 +20,8 @@ pub enum Epilogue {
     Activate,
     /// Bias, rotation, q and the KV cache.
     Rotary,
+    /// y = (result + bias) scale, with a bound.
+    Head,
 }
 
 /// Properties shared by a model's epilogues. A kernel contains all of them; each dispatch selects one.

@@ -1,33 +1,83 @@
 //! Table of architectures with the facts about each. No other module checks which architecture a model has.
 
-use super::names::{self, Names, Naming};
+use super::names::{Names, Naming};
+use super::spec::QkNorm;
+use super::table;
 use crate::error::{Error, Result};
 use serde::Serialize;
 
-/// Supported architectures: keys of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Architecture {
+/// Declares the architectures, in the order of [`Architecture::ALL`], with their rows of the table.
+macro_rules! architectures {
+    ($($(#[doc = $doc:literal])* $name:ident => $row:ident,)*) => {
+        /// Supported architectures: keys of the table.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Architecture {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl Architecture {
+            /// All architectures. If several have the same name in GGUF, the first is used.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            pub(super) fn facts(self) -> &'static Facts {
+                match self {
+                    $(Self::$name => &table::$row,)*
+                }
+            }
+        }
+    };
+}
+
+architectures! {
     /// Llama 1 to 3.x, SmolLM2, Vicuna.
-    Llama,
+    Llama => LLAMA,
     /// Mistral, with its sliding window.
-    Mistral,
+    Mistral => MISTRAL,
     /// Qwen2 and Qwen2.5.
-    Qwen2,
+    Qwen2 => QWEN2,
     /// Qwen3, dense.
-    Qwen3,
+    Qwen3 => QWEN3,
     /// SmolLM3, with layers that do not rotate.
-    SmolLm3,
+    SmolLm3 => SMOL_LM3,
     /// Gemma 3, text only.
-    Gemma3,
+    Gemma3 => GEMMA3,
     /// Phi-3, Phi-3.5 and Phi-4.
-    Phi3,
+    Phi3 => PHI3,
     /// GPT-2.
-    Gpt2,
+    Gpt2 => GPT2,
     /// GPT-NeoX and Pythia.
-    GptNeoX,
+    GptNeoX => GPT_NEO_X,
     /// GPTBigCode: StarCoder.
-    GptBigCode,
+    GptBigCode => GPT_BIG_CODE,
+    /// Seed-OSS.
+    SeedOss => SEED_OSS,
+    /// ERNIE 4.5, dense.
+    Ernie4_5 => ERNIE4_5,
+    /// StarCoder2.
+    StarCoder2 => STAR_CODER2,
+    /// GLM-4 of 2025.
+    Glm4 => GLM4,
+    /// Ministral 3.
+    Ministral3 => MINISTRAL3,
+    /// Granite 3 and 4, dense.
+    Granite => GRANITE,
+    /// Granite 4 of the hybrid architecture, with attention in all layers.
+    GraniteMoeHybrid => GRANITE_MOE_HYBRID,
+    /// Gemma 2.
+    Gemma2 => GEMMA2,
+    /// OLMo 3, and in GGUF files also OLMo 2, which is the same without windows.
+    Olmo3 => OLMO3,
+    /// OLMo 2.
+    Olmo2 => OLMO2,
+    /// EXAONE 4.
+    Exaone4 => EXAONE4,
+    /// Hunyuan, dense.
+    HunYuanDense => HUNYUAN_DENSE,
+    /// Command R7B and its successors.
+    Cohere2 => COHERE2,
+    /// Phi-1 to Phi-2.
+    Phi => PHI,
 }
 
 /// Kinds of normalisation.
@@ -46,10 +96,21 @@ pub enum NormKind {
 pub enum Residual {
     /// Attention first; the MLP reads the sum.
     Sequential,
-    /// Both read the same input, and both are added.
+    /// Both read the same input, each after its own norm, and both are added.
     Parallel,
+    /// Both read the same input after one norm, and both are added.
+    ParallelOneNorm,
     /// Like `Sequential`, but each is normalised again before it is added.
     PostNorms,
+    /// Like `PostNorms`, but without the norms before.
+    OnlyPostNorms,
+}
+
+impl Residual {
+    /// Returns true if the outputs of attention and MLP are normalised.
+    pub fn has_post_norms(self) -> bool {
+        matches!(self, Self::PostNorms | Self::OnlyPostNorms)
+    }
 }
 
 /// Presence of biases in projections.
@@ -70,6 +131,8 @@ pub(super) enum AttentionScale {
     Optional,
     /// `query_pre_attn_scalar^-0.5`, with its default.
     QueryScalar(f64),
+    /// `attention_multiplier`.
+    Multiplier,
 }
 
 /// Number of key and value heads if `num_key_value_heads` is missing.
@@ -95,6 +158,18 @@ pub(super) enum Slides {
     WithoutRotation,
     /// All but every `sliding_window_pattern`-th; the number is its default.
     Pattern(usize),
+}
+
+/// Layers that do not rotate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unrotated {
+    No,
+    /// Those that `no_rope_layers` selects.
+    Listed,
+    /// Those without a window, if the model has one.
+    WithoutWindow,
+    /// All, if `position_embedding_type` is "nope".
+    ByType,
 }
 
 /// A rotary table and the layers that use it.
@@ -125,6 +200,8 @@ pub(super) struct Facts {
     /// Keys that must be missing, null, false or zero here, in addition to those of all models.
     pub refused: &'static [&'static str],
     pub norm: NormKind,
+    /// `true`: layer norms have biases.
+    pub norm_bias: bool,
     pub norm_eps: f64,
     pub residual: Residual,
     /// `true`: positions are embedded like tokens, and nothing rotates.
@@ -134,8 +211,7 @@ pub(super) struct Facts {
     pub rotary_factor: Option<f64>,
     /// `original_max_position_embeddings`; `None`: the positions of the model.
     pub original_positions: Option<f64>,
-    /// `true`: `no_rope_layers` selects the layers that do not rotate.
-    pub some_do_not_rotate: bool,
+    pub unrotated: Unrotated,
     pub kv_heads: KvHeads,
     /// `None`: `hidden_size / num_attention_heads`.
     pub head_dim: Option<usize>,
@@ -146,7 +222,7 @@ pub(super) struct Facts {
     pub layer_types: bool,
     pub qkv_bias: ProjectionBias,
     pub output_bias: ProjectionBias,
-    pub qk_norm: bool,
+    pub qk_norm: Option<QkNorm>,
     /// `true`: the MLP is gated; `false`: plain.
     pub gated: bool,
     pub activation: &'static str,
@@ -155,250 +231,26 @@ pub(super) struct Facts {
     pub mlp_ratio: Option<usize>,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
+    /// `true`: there are `embedding_multiplier`, `residual_multiplier` and `logits_scaling`.
+    pub multipliers: bool,
     pub tie_word_embeddings: bool,
+    /// `true`: the LM head has a bias.
+    pub head_bias: bool,
+    /// Default of `logit_scale`; `None`: there is none.
+    pub logit_scale: Option<f64>,
+    /// Default of `attn_logit_softcapping`; `None`: there is none.
+    pub attention_cap: Option<f64>,
+    /// Default of `final_logit_softcapping`; `None`: there is none.
+    pub logit_cap: Option<f64>,
     pub bos_token_id: Option<u32>,
-    pub eos_token_id: Option<u32>,
+    pub eos_token_id: &'static [u32],
 }
 
-const ROPE: RopeFacts = RopeFacts { layer_type: None, theta_key: "rope_theta", theta: 10_000.0 };
-const ATTENTION_BIAS: ProjectionBias = ProjectionBias::Key("attention_bias", false);
-const MLP_BIAS: ProjectionBias = ProjectionBias::Key("mlp_bias", false);
-
-const LLAMA: Facts = Facts {
-    model_type: "llama",
-    multimodal: None,
-    gguf: "llama",
-    names: &names::LLAMA,
-    gguf_names: &names::GGUF_PERMUTED,
-    keys: &[],
-    sizes: &[],
-    refused: &[],
-    norm: NormKind::Rms,
-    norm_eps: 1e-6,
-    residual: Residual::Sequential,
-    learned_positions: false,
-    ropes: &[ROPE],
-    rotary_factor: None,
-    original_positions: None,
-    some_do_not_rotate: false,
-    kv_heads: KvHeads::All,
-    head_dim: None,
-    attention_scale: AttentionScale::HeadDim,
-    slides: Slides::Never,
-    sliding_window: None,
-    layer_types: false,
-    qkv_bias: ATTENTION_BIAS,
-    output_bias: ATTENTION_BIAS,
-    qk_norm: false,
-    gated: true,
-    activation: "silu",
-    mlp_bias: MLP_BIAS,
-    mlp_ratio: None,
-    scaled_embedding: false,
-    tie_word_embeddings: false,
-    bos_token_id: Some(1),
-    eos_token_id: Some(2),
-};
-
-const MISTRAL: Facts = Facts {
-    model_type: "mistral",
-    kv_heads: KvHeads::Count(8),
-    slides: Slides::Always,
-    sliding_window: Some(4096),
-    layer_types: true,
-    qkv_bias: ProjectionBias::No,
-    output_bias: ProjectionBias::No,
-    mlp_bias: ProjectionBias::No,
-    ..LLAMA
-};
-
-const QWEN2: Facts = Facts {
-    model_type: "qwen2",
-    gguf: "qwen2",
-    gguf_names: &names::GGUF,
-    kv_heads: KvHeads::Count(32),
-    slides: Slides::FromMaxWindowLayers,
-    sliding_window: Some(4096),
-    layer_types: true,
-    qkv_bias: ProjectionBias::Yes,
-    output_bias: ProjectionBias::No,
-    mlp_bias: ProjectionBias::No,
-    bos_token_id: None,
-    eos_token_id: None,
-    ..LLAMA
-};
-
-const QWEN3: Facts = Facts {
-    model_type: "qwen3",
-    gguf: "qwen3",
-    head_dim: Some(128),
-    qkv_bias: ATTENTION_BIAS,
-    output_bias: ATTENTION_BIAS,
-    qk_norm: true,
-    ..QWEN2
-};
-
-const SMOL_LM3: Facts = Facts {
-    model_type: "smollm3",
-    gguf: "smollm3",
-    ropes: &[RopeFacts { theta: 2_000_000.0, ..ROPE }],
-    some_do_not_rotate: true,
-    kv_heads: KvHeads::Count(4),
-    slides: Slides::WithoutRotation,
-    layer_types: true,
-    tie_word_embeddings: true,
-    bos_token_id: Some(128_000),
-    eos_token_id: Some(128_001),
-    ..LLAMA
-};
-
-const GEMMA3: Facts = Facts {
-    model_type: "gemma3_text",
-    multimodal: Some("gemma3"),
-    sizes: &[("vocab_size", 262_208), ("num_attention_heads", 8), ("max_position_embeddings", 131_072)],
-    gguf: "gemma3",
-    names: &names::GEMMA3,
-    gguf_names: &names::GGUF,
-    keys: &[("hidden_act", "hidden_activation")],
-    // A bias would have to be added before the norm that follows the projection.
-    refused: &["attention_bias"],
-    residual: Residual::PostNorms,
-    ropes: &[
-        RopeFacts { layer_type: Some("full_attention"), theta: 1_000_000.0, ..ROPE },
-        RopeFacts { layer_type: Some("sliding_attention"), theta_key: "rope_local_base_freq", ..ROPE },
-    ],
-    kv_heads: KvHeads::Count(4),
-    head_dim: Some(256),
-    attention_scale: AttentionScale::QueryScalar(256.0),
-    slides: Slides::Pattern(6),
-    sliding_window: Some(4096),
-    layer_types: true,
-    qkv_bias: ProjectionBias::No,
-    output_bias: ProjectionBias::No,
-    qk_norm: true,
-    activation: "gelu_pytorch_tanh",
-    mlp_bias: ProjectionBias::No,
-    scaled_embedding: true,
-    tie_word_embeddings: true,
-    bos_token_id: Some(2),
-    eos_token_id: Some(1),
-    ..LLAMA
-};
-
-const PHI3: Facts = Facts {
-    model_type: "phi3",
-    gguf: "phi3",
-    names: &names::PHI3,
-    gguf_names: &names::GGUF_FUSED,
-    norm_eps: 1e-5,
-    rotary_factor: Some(1.0),
-    original_positions: Some(4096.0),
-    slides: Slides::Always,
-    qkv_bias: ProjectionBias::No,
-    output_bias: ProjectionBias::No,
-    mlp_bias: ProjectionBias::No,
-    eos_token_id: Some(32_000),
-    ..LLAMA
-};
-
-const GPT2: Facts = Facts {
-    model_type: "gpt2",
-    gguf: "gpt2",
-    names: &names::GPT2,
-    gguf_names: &names::GGUF_FUSED,
-    keys: &[
-        ("hidden_size", "n_embd"),
-        ("intermediate_size", "n_inner"),
-        ("num_attention_heads", "n_head"),
-        ("num_hidden_layers", "n_layer"),
-        ("max_position_embeddings", "n_positions"),
-        ("hidden_act", "activation_function"),
-        ("rms_norm_eps", "layer_norm_epsilon"),
-    ],
-    norm: NormKind::Layer,
-    norm_eps: 1e-5,
-    learned_positions: true,
-    ropes: &[],
-    attention_scale: AttentionScale::Optional,
-    qkv_bias: ProjectionBias::Yes,
-    output_bias: ProjectionBias::Yes,
-    gated: false,
-    activation: "gelu_new",
-    mlp_bias: ProjectionBias::Yes,
-    mlp_ratio: Some(4),
-    tie_word_embeddings: true,
-    bos_token_id: Some(50_256),
-    eos_token_id: Some(50_256),
-    ..LLAMA
-};
-
-const GPT_BIG_CODE: Facts = Facts {
-    model_type: "gpt_bigcode",
-    gguf: "starcoder",
-    names: &names::GPT_BIG_CODE,
-    kv_heads: KvHeads::MultiQuery,
-    activation: "gelu_pytorch_tanh",
-    ..GPT2
-};
-
-const GPT_NEO_X: Facts = Facts {
-    model_type: "gpt_neox",
-    gguf: "gptneox",
-    names: &names::GPT_NEO_X,
-    gguf_names: &names::GGUF_FUSED,
-    keys: &[
-        ("rms_norm_eps", "layer_norm_eps"),
-        ("partial_rotary_factor", "rotary_pct"),
-        ("rope_theta", "rotary_emb_base"),
-    ],
-    norm: NormKind::Layer,
-    norm_eps: 1e-5,
-    residual: Residual::Parallel,
-    rotary_factor: Some(0.25),
-    qkv_bias: ProjectionBias::Key("attention_bias", true),
-    output_bias: ProjectionBias::Key("attention_bias", true),
-    gated: false,
-    activation: "gelu",
-    mlp_bias: ProjectionBias::Yes,
-    bos_token_id: Some(0),
-    eos_token_id: Some(2),
-    ..LLAMA
-};
-
 impl Architecture {
-    /// All architectures. If several have the same name in GGUF, the first is used.
-    pub const ALL: [Self; 10] = [
-        Self::Llama,
-        Self::Mistral,
-        Self::Qwen2,
-        Self::Qwen3,
-        Self::SmolLm3,
-        Self::Gemma3,
-        Self::Phi3,
-        Self::Gpt2,
-        Self::GptNeoX,
-        Self::GptBigCode,
-    ];
-
-    pub(super) fn facts(self) -> &'static Facts {
-        match self {
-            Self::Llama => &LLAMA,
-            Self::Mistral => &MISTRAL,
-            Self::Qwen2 => &QWEN2,
-            Self::Qwen3 => &QWEN3,
-            Self::SmolLm3 => &SMOL_LM3,
-            Self::Gemma3 => &GEMMA3,
-            Self::Phi3 => &PHI3,
-            Self::Gpt2 => &GPT2,
-            Self::GptNeoX => &GPT_NEO_X,
-            Self::GptBigCode => &GPT_BIG_CODE,
-        }
-    }
-
     /// Finds an architecture by its name in a checkpoint: `model_type` in `config.json`, or `general.architecture` in a GGUF file.
     pub fn named(name: &str, naming: Naming) -> Result<Self> {
         let called = |architecture: &Self| architecture.called(naming);
-        Self::ALL.into_iter().find(|architecture| called(architecture) == name).ok_or_else(|| {
+        Self::ALL.iter().copied().find(|architecture| called(architecture) == name).ok_or_else(|| {
             let mut supported: Vec<_> = Self::ALL.iter().map(called).collect();
             supported.dedup();
             Error::UnsupportedArchitecture { architecture: name.into(), supported: supported.join(", ") }
@@ -415,7 +267,18 @@ impl Architecture {
 
     /// Finds the architecture of the text part of multimodal models with this `model_type`.
     pub(super) fn of_multimodal(model_type: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|architecture| architecture.facts().multimodal == Some(model_type))
+        Self::ALL.iter().copied().find(|architecture| architecture.facts().multimodal == Some(model_type))
+    }
+
+    /// Returns true if `config.json` holds the factor of attention scores.
+    pub fn has_attention_multiplier(self) -> bool {
+        matches!(self.facts().attention_scale, AttentionScale::Multiplier)
+    }
+
+    /// Returns the factor of the logits as checkpoints store it; `None`: they store none.
+    pub fn stored_logit_scale(self, scale: f32) -> Option<f32> {
+        let facts = self.facts();
+        facts.logit_scale.map(|_| scale).or_else(|| facts.multipliers.then_some(1.0 / scale))
     }
 
     /// Returns the names and layouts of its tensors.

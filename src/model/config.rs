@@ -1,15 +1,21 @@
 //! Reads `config.json`, or the same keys from a GGUF file, into a [`ModelSpec`], by the table of architectures.
 
-use super::architecture::{Architecture, AttentionScale, Facts, KvHeads, ProjectionBias, Residual, RopeFacts, Slides};
+use super::architecture::{Architecture, AttentionScale, Facts, KvHeads, ProjectionBias, Residual, Slides, Unrotated};
+use super::config_rope::ropes;
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec, TokenSpec};
+use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, TokenSpec};
 use crate::error::Result;
 use serde_json::{Map, Value};
+use std::ops::RangeInclusive;
 
 const FILE: &str = "config.json";
 
-/// Keys that change the mathematics of any model in unsupported ways. They must be missing, null, false or zero.
+/// Range of factors.
+const FACTORS: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// Keys that change the mathematics of most models in unsupported ways. Unless the table supports them, they must be missing, null,
+/// false or zero.
 const REFUSED: [&str; 9] = [
     "num_experts",
     "num_local_experts",
@@ -51,10 +57,10 @@ pub fn parse_tokens(
     vocab_size: usize,
 ) -> Result<(TokenSpec, Option<usize>)> {
     let keys = Keys::parse(FILE, config)?.with_all_of("text_config")?;
-    let bos = keys.tokens("bos_token_id", None)?;
+    let bos = keys.tokens("bos_token_id", &[])?;
     let mut eos = match generation_config.map(generation_ends).transpose()?.flatten() {
         Some(ends) => ends,
-        None => keys.tokens("eos_token_id", None)?,
+        None => keys.tokens("eos_token_id", &[])?,
     };
     let positions = match keys.optional("max_position_embeddings") {
         Some(_) => Some(keys.count("max_position_embeddings", 2..=1 << 24)?),
@@ -69,7 +75,7 @@ pub fn parse_tokens(
 /// Reads the tokens that end a text from `generation_config.json`, if it has any.
 fn generation_ends(bytes: &[u8]) -> Result<Option<Vec<u32>>> {
     let generation = Keys::parse("generation_config.json", bytes)?;
-    generation.optional("eos_token_id").map(|_| generation.tokens("eos_token_id", None)).transpose()
+    generation.optional("eos_token_id").map(|_| generation.tokens("eos_token_id", &[])).transpose()
 }
 
 /// Like [`parse_config`], from a GGUF file's metadata under Llama's keys of `config.json` (`hidden_size` and `hidden_act` for every
@@ -114,6 +120,12 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         Residual::Parallel if !keys.flag("use_parallel_residual", true)? => Residual::Sequential,
         residual => residual,
     };
+    let layers = layers(&keys, facts, num_layers)?;
+    let mut ropes = ropes(&keys, facts, head_dim, max_position_embeddings)?;
+    if layers.iter().all(|layer| layer.rope != Some(1)) {
+        ropes.truncate(1);
+    }
+    let multiplier = |key| if facts.multipliers { Ok(keys.number_or(key, FACTORS, 1.0)? as f32) } else { Ok(1.0) };
     Ok(ModelSpec {
         architecture,
         naming,
@@ -125,27 +137,51 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         intermediate_size,
         max_position_embeddings,
         norm: facts.norm,
+        norm_bias: facts.norm_bias,
         norm_eps: keys.number_or("rms_norm_eps", f64::MIN_POSITIVE..=1.0, facts.norm_eps)?,
         residual,
+        residual_scale: multiplier("residual_multiplier")?,
         learned_positions: facts.learned_positions,
-        embedding_scale: if facts.scaled_embedding { (hidden_size as f64).sqrt() as f32 } else { 1.0 },
+        embedding_scale: if facts.scaled_embedding {
+            (hidden_size as f64).sqrt() as f32
+        } else {
+            multiplier("embedding_multiplier")?
+        },
         attention_scale: attention_scale(&keys, facts, head_dim)?,
+        attention_cap: cap(&keys, "attn_logit_softcapping", facts.attention_cap)?,
         qkv_bias: bias(&keys, facts.qkv_bias)?,
         output_bias: bias(&keys, facts.output_bias)?,
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
         tie_word_embeddings: keys.flag("tie_word_embeddings", facts.tie_word_embeddings)?,
-        ropes: ropes(&keys, facts, head_dim, max_position_embeddings)?,
-        layers: layers(&keys, facts, num_layers)?,
-        bos_token_id: keys.tokens("bos_token_id", facts.bos_token_id)?.first().copied(),
+        head_bias: facts.head_bias,
+        logit_scale: match facts.logit_scale {
+            Some(scale) => keys.number_or("logit_scale", FACTORS, scale)? as f32,
+            None => 1.0 / multiplier("logits_scaling")?,
+        },
+        logit_cap: cap(&keys, "final_logit_softcapping", facts.logit_cap)?,
+        ropes,
+        layers,
+        bos_token_id: keys.tokens("bos_token_id", facts.bos_token_id.as_slice())?.first().copied(),
         eos_token_id: keys.tokens("eos_token_id", facts.eos_token_id)?,
     })
 }
 
 fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
+    let supported = [("attn_logit_softcapping", facts.attention_cap), ("final_logit_softcapping", facts.logit_cap)];
     for key in REFUSED.iter().chain(facts.refused) {
-        let value = keys.optional(key);
+        let is_supported = supported.iter().any(|(name, default)| name == key && default.is_some());
+        let value = keys.optional(key).filter(|_| !is_supported);
         if let Some(value) = value.filter(|value| **value != Value::Bool(false) && value.as_f64() != Some(0.0)) {
+            return keys.bad(key, format!("{value} is not supported: the model would compute something else"));
+        }
+    }
+    // 1 changes nothing, and 0 means 1 in GGUF files.
+    let factors =
+        ["embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling", "logit_scale"];
+    for key in factors.iter().filter(|_| !facts.multipliers && facts.logit_scale.is_none()) {
+        let value = keys.optional(key).filter(|value| ![Some(0.0), Some(1.0)].contains(&value.as_f64()));
+        if let Some(value) = value {
             return keys.bad(key, format!("{value} is not supported: the model would compute something else"));
         }
     }
@@ -178,8 +214,17 @@ fn kv_heads(keys: &Keys, facts: &Facts, heads: usize) -> Result<usize> {
     Ok(kv_heads)
 }
 
+/// Reads a bound; null: no bound.
+fn cap(keys: &Keys, key: &str, default: Option<f64>) -> Result<Option<f32>> {
+    match (default, keys.get(key)) {
+        (None, _) | (_, Some(Value::Null)) => Ok(None),
+        (Some(default), _) => Ok(Some(keys.number_or(key, FACTORS, default)? as f32)),
+    }
+}
+
 fn attention_scale(keys: &Keys, facts: &Facts, head_dim: usize) -> Result<f32> {
     let square = match facts.attention_scale {
+        AttentionScale::Multiplier => return Ok(keys.number_or("attention_multiplier", FACTORS, 1.0)? as f32),
         AttentionScale::Optional if !keys.flag("scale_attn_weights", true)? => 1.0,
         AttentionScale::HeadDim | AttentionScale::Optional => head_dim as f64,
         AttentionScale::QueryScalar(default) => keys.number_or("query_pre_attn_scalar", 1e-3..=1e9, default)?,
@@ -217,7 +262,9 @@ fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
     };
     let window = if has_window { keys.nullable("sliding_window", 1..=1 << 24, facts.sliding_window)? } else { None };
     let rotates = rotates(keys, facts, count)?;
-    let slides: Vec<_> = match facts.slides {
+    let types = if facts.layer_types { keys.list("layer_types", count..=count)? } else { None };
+    let slides: Vec<bool> = match facts.slides {
+        _ if types.is_some() => vec![false; count],
         Slides::Never | Slides::Always => vec![window.is_some(); count],
         Slides::FromMaxWindowLayers => {
             let first = keys.count_or("max_window_layers", 0..=1 << 16, 28)?;
@@ -229,12 +276,11 @@ fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
             (1..=count).map(|number| number % interval != 0).collect()
         }
     };
-    let types = if facts.layer_types { keys.list("layer_types", count..=count)? } else { None };
     let spec = |(i, (slides, rotates)): (usize, (bool, bool))| {
         let bad = |reason: String| keys.bad("layer_types", reason);
         let slides = match types.map(|types| &types[i]) {
             None => slides && window.is_some(),
-            Some(Value::String(kind)) if kind == "full_attention" => false,
+            Some(Value::String(kind)) if kind == "full_attention" || kind == "attention" => false,
             Some(Value::String(kind)) if kind == "sliding_attention" => match window {
                 Some(_) => true,
                 None => return bad(format!("layer {i} has sliding_attention, but the model has no sliding_window")),
@@ -243,6 +289,7 @@ fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
                 return bad(format!("{other} is not supported; supported: full_attention, sliding_attention"));
             }
         };
+        let rotates = rotates && (slides || window.is_none() || facts.unrotated != Unrotated::WithoutWindow);
         let rope = if facts.ropes.len() > 1 { usize::from(slides) } else { 0 };
         Ok(LayerSpec { window: window.filter(|_| slides), rope: rotates.then_some(rope) })
     };
@@ -251,7 +298,18 @@ fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
 
 /// Returns true for each layer that rotates.
 fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
-    if !facts.some_do_not_rotate {
+    if facts.unrotated == Unrotated::ByType {
+        let rotates = match keys.optional("position_embedding_type") {
+            None => true,
+            Some(kind) if kind == "rope" => true,
+            Some(kind) if kind == "nope" => false,
+            Some(kind) => {
+                return keys.bad("position_embedding_type", format!("{kind} is not supported; supported: rope, nope"));
+            }
+        };
+        return Ok(vec![rotates; count]);
+    }
+    if facts.unrotated != Unrotated::Listed {
         return Ok(vec![!facts.learned_positions; count]);
     }
     let Some(flags) = keys.list("no_rope_layers", count..=usize::MAX)? else {
@@ -265,108 +323,4 @@ fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
         _ => keys.bad("no_rope_layers", format!("{value} is neither 0 nor 1")),
     };
     flags[..count].iter().map(flag).collect()
-}
-
-/// Reads `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (older). Given both, `rope_scaling` wins, or is an error if
-/// rotation differs by layer type. Without `rope_scaling`, the base in `rope_parameters` wins over `rope_theta`.
-fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: usize) -> Result<Vec<RopeSpec>> {
-    let scaling = keys.object("rope_scaling")?;
-    let parameters = keys.object("rope_parameters")?;
-    let nested = facts.ropes.iter().any(|rope| rope.layer_type.is_some());
-    let known = |key: &str| facts.ropes.iter().any(|rope| rope.layer_type == Some(key));
-    if let Some((key, _)) = parameters.iter().find(|(key, value)| nested != value.is_object() || nested != known(key)) {
-        let reason = if nested { "only rotation by layer type is" } else { "rotation by layer type is not" };
-        return parameters.bad(key, format!("{reason} supported"));
-    }
-    if nested && !scaling.is_empty() && !parameters.is_empty() {
-        return keys.bad("rope_scaling", "it is given twice, here and in rope_parameters".into());
-    }
-    let rope = |(index, rope): (usize, &RopeFacts)| {
-        let within = match rope.layer_type {
-            None if scaling.is_empty() => &parameters,
-            None => &scaling,
-            // The older form has no entry for layers with a window.
-            Some(_) if index == 0 && !scaling.is_empty() => &scaling,
-            Some(layer_type) => &parameters.object(layer_type)?,
-        };
-        let theta_range = 1.0..=1e12;
-        let theta = keys.number_or(rope.theta_key, theta_range.clone(), rope.theta)?;
-        Ok(RopeSpec {
-            theta: within.number_or("rope_theta", theta_range, theta)?,
-            rotary_dim: rotary_dim(keys, within, facts, head_dim)?,
-            scaling: scaling_of(keys, within, facts, head_dim, max_positions)?,
-        })
-    };
-    facts.ropes.iter().enumerate().map(rope).collect()
-}
-
-/// Returns the leading elements of a head that rotate.
-fn rotary_dim(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize) -> Result<usize> {
-    let key = "partial_rotary_factor";
-    let from = if within.optional(key).is_some() { within } else { keys };
-    let Some(default) = facts.rotary_factor else {
-        return match from.optional(key) {
-            Some(factor) if factor.as_f64() != Some(1.0) => {
-                from.bad(key, "only 1 is supported: whole heads rotate".into())
-            }
-            _ => Ok(head_dim),
-        };
-    };
-    let factor = if from.optional(key).is_some() { from.number(key, 0.0..=1.0)? } else { default };
-    // Rounds down, but tolerates rounding errors of the product.
-    let rotary = (head_dim as f64 * factor + 1e-6) as usize;
-    if rotary == 0 || !rotary.is_multiple_of(2) {
-        return from.bad(key, format!("{factor} of {head_dim} elements is no even number of them"));
-    }
-    Ok(rotary)
-}
-
-fn scaling_of(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize, max_positions: usize) -> Result<RopeScaling> {
-    let positive = || 1e-3..=1e6;
-    let kind = within.text("type", Some("default"))?;
-    let kind = within.text("rope_type", Some(kind))?;
-    let original = || {
-        let (key, range) = ("original_max_position_embeddings", 1.0..=1e9);
-        match (keys.optional(key), facts.original_positions) {
-            (Some(_), _) => keys.number(key, range),
-            (None, Some(positions)) => Ok(positions),
-            (None, None) => within.number_or(key, range, max_positions as f64),
-        }
-    };
-    match kind {
-        "default" => Ok(RopeScaling::None),
-        "linear" => Ok(RopeScaling::Linear { factor: within.number("factor", positive())? }),
-        "llama3" => {
-            let low_freq_factor = within.number("low_freq_factor", positive())?;
-            let high_freq_factor = within.number("high_freq_factor", positive())?;
-            if high_freq_factor <= low_freq_factor {
-                return within.bad("high_freq_factor", "it must be larger than low_freq_factor".into());
-            }
-            Ok(RopeScaling::Llama3 {
-                factor: within.number("factor", positive())?,
-                low_freq_factor,
-                high_freq_factor,
-                original_max_position_embeddings: original()?,
-            })
-        }
-        "longrope" | "su" => {
-            let pairs = rotary_dim(keys, within, facts, head_dim)? / 2;
-            let original = original()?;
-            let factor = within.number_or("factor", positive(), max_positions as f64 / original)?;
-            let attention_factor = if factor > 1.0 { (1.0 + factor.ln() / original.ln()).sqrt() } else { 1.0 };
-            Ok(RopeScaling::LongRope {
-                short_factor: within.numbers("short_factor", pairs, positive())?,
-                long_factor: within.numbers("long_factor", pairs, positive())?,
-                attention_factor: match within.optional("attention_factor") {
-                    Some(_) => within.number("attention_factor", positive())?,
-                    None => attention_factor,
-                },
-                original_max_position_embeddings: original,
-            })
-        }
-        other => {
-            let supported = "default, linear, llama3, longrope";
-            within.bad("rope_type", format!("{other} is not supported; supported: {supported}"))
-        }
-    }
 }

@@ -166,9 +166,9 @@ impl Keys {
     }
 
     /// Returns one token id or a list of them, empty if null.
-    pub fn tokens(&self, key: &str, default: Option<u32>) -> Result<Vec<u32>> {
+    pub fn tokens(&self, key: &str, default: &[u32]) -> Result<Vec<u32>> {
         let ids = match self.get(key) {
-            None => return Ok(default.into_iter().collect()),
+            None => return Ok(default.to_vec()),
             Some(Value::Null) => return Ok(Vec::new()),
             Some(Value::Array(ids)) => ids.as_slice(),
             Some(id) => std::slice::from_ref(id),

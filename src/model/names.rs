@@ -142,3 +142,35 @@ pub(super) const GGUF_PERMUTED: Names = Names { neighbours: true, ..GGUF };
 
 /// Names for models with a fused q, k and v tensor and one input projection of the MLP.
 pub(super) const GGUF_FUSED: Names = Names { qkv: &["attn_qkv"], up: &["ffn_up"], ..GGUF };
+
+pub(super) const ERNIE4_5: Names = Names { neighbours: true, ..LLAMA };
+
+pub(super) const STAR_CODER2: Names = Names { up: &["mlp.c_fc"], down: "mlp.c_proj", ..LLAMA };
+
+pub(super) const GLM4: Names = Names {
+    post_attention_norm: "post_self_attn_layernorm",
+    up: &["mlp.gate_up_proj"],
+    post_mlp_norm: "post_mlp_layernorm",
+    neighbours: true,
+    ..LLAMA
+};
+
+pub(super) const GGUF_SEED_OSS: Names = Names { mlp_norm: "post_attention_norm", ..GGUF };
+
+pub(super) const GGUF_PLAIN_MLP: Names = Names { up: &["ffn_up"], ..GGUF };
+
+pub(super) const GGUF_GLM4: Names = Names { up: &["ffn_up"], ..GGUF_PERMUTED };
+
+pub(super) const GRANITE_MOE_HYBRID: Names =
+    Names { up: &["shared_mlp.input_linear"], down: "shared_mlp.output_linear", ..LLAMA };
+
+pub(super) const OLMO2: Names =
+    Names { post_attention_norm: "post_attention_layernorm", post_mlp_norm: "post_feedforward_layernorm", ..LLAMA };
+
+pub(super) const HUNYUAN_DENSE: Names =
+    Names { q_norm: "self_attn.query_layernorm", k_norm: "self_attn.key_layernorm", ..LLAMA };
+
+pub(super) const COHERE2: Names = Names { neighbours: true, ..LLAMA };
+
+pub(super) const PHI: Names =
+    Names { final_norm: "model.final_layernorm", o: "self_attn.dense", up: &["mlp.fc1"], down: "mlp.fc2", ..LLAMA };

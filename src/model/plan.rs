@@ -3,7 +3,7 @@
 use super::architecture::{NormKind, Residual};
 use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
-use super::spec::{Activation, ModelSpec};
+use super::spec::{Activation, ModelSpec, QkNorm};
 use std::{fmt, slice};
 
 /// A forward pass as data.
@@ -87,11 +87,11 @@ pub enum Op {
         /// Destination of the result.
         output: Output,
     },
-    /// Fused q, k, v -> normalised per head, rotated, q and the KV cache.
+    /// Fused q, k, v -> normalised, rotated, q and the KV cache.
     QkNorm {
         /// Layer, for its cache and rope.
         layer: usize,
-        /// Gains of q and k [2, head_dim].
+        /// Gains of q and k: [2, head_dim], or [heads + kv_heads, head_dim] for norms of the whole width.
         gain: VectorId,
         /// Bias of the fused projection.
         bias: VectorId,
@@ -128,6 +128,8 @@ pub enum Table {
 pub enum Input {
     /// Normed rows [hidden].
     Normed,
+    /// Residual stream [hidden].
+    Residual,
     /// Output of attention [q].
     Attended,
     /// Rows of the MLP [intermediate].
@@ -167,8 +169,11 @@ pub enum Output {
         /// Activation function.
         activation: Activation,
     },
-    /// Logits.
-    Logits,
+    /// Logits, with their bias, factor and bound.
+    Logits {
+        /// Bias [vocab].
+        bias: VectorId,
+    },
 }
 
 impl Plan {
@@ -188,7 +193,9 @@ impl Plan {
         let norm = build.norm("final norm", names.final_norm, true);
         let head =
             if spec.tie_word_embeddings { embedding } else { build.table("lm head", names.head, spec.vocab_size) };
-        let head = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output: Output::Logits }];
+        let part = [Part::whole(names.head.into(), spec.vocab_size)];
+        let bias = build.bias(spec.head_bias, "lm head", &part, RowOrder::Stacked);
+        let head = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output: Output::Logits { bias } }];
         Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
     }
 
@@ -271,7 +278,7 @@ impl Builder<'_> {
         let gain = self.gain(label, &part, RowOrder::Stacked);
         let bias = match self.spec.norm {
             NormKind::Rms => None,
-            NormKind::Layer => Some(self.bias(true, label, &part, RowOrder::Stacked)),
+            NormKind::Layer => Some(self.bias(self.spec.norm_bias, label, &part, RowOrder::Stacked)),
         };
         Op::Norm { gain, bias, head }
     }
@@ -282,21 +289,21 @@ impl Builder<'_> {
         let label = |what: &str| format!("layer {layer} {what}");
         let hidden = spec.hidden_size;
 
-        let norm = self.norm(&label("attention norm"), &name(names.attention_norm), false);
-        self.body.push(norm);
-        self.attention(layer);
-        let mlp_norm = self.norm(&label("mlp norm"), &name(names.mlp_norm), false);
-        let parallel = spec.residual == Residual::Parallel;
-        // The MLP reads the residual before attention is added to it.
-        if parallel {
-            self.body.push(mlp_norm.clone());
+        let input = if spec.residual == Residual::OnlyPostNorms { Input::Residual } else { Input::Normed };
+        if input == Input::Normed {
+            let norm = self.norm(&label("attention norm"), &name(names.attention_norm), false);
+            self.body.push(norm);
         }
+        self.attention(layer, input);
+        let has_mlp_norm = !matches!(spec.residual, Residual::ParallelOneNorm | Residual::OnlyPostNorms);
+        let mlp_norm = has_mlp_norm.then(|| self.norm(&label("mlp norm"), &name(names.mlp_norm), false));
+        // The MLP reads the residual before attention is added to it.
+        let (before, after) = if spec.residual == Residual::Parallel { (mlp_norm, None) } else { (None, mlp_norm) };
+        self.body.extend(before);
         let o = Part::whole(name(names.o), hidden);
         self.branch(Input::Attended, spec.q_width(), spec.output_bias, &label("o"), o);
         self.post_norm(&label("post attention norm"), name(names.post_attention_norm));
-        if !parallel {
-            self.body.push(mlp_norm);
-        }
+        self.body.extend(after);
 
         let activation = spec.mlp.activation;
         let (what, order) =
@@ -306,14 +313,14 @@ impl Builder<'_> {
         let matrix = self.matrix(&label(what), hidden, &up, order);
         let output =
             if spec.mlp.gated { Output::Gate { bias, activation } } else { Output::Activate { bias, activation } };
-        self.body.push(Op::Matmul { input: Input::Normed, matrix, output });
+        self.body.push(Op::Matmul { input, matrix, output });
         let down = Part::whole(name(names.down), hidden);
         self.branch(Input::Mlp, spec.intermediate_size, spec.mlp.bias, &label("down"), down);
         self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm));
     }
 
-    /// Adds attention: normed -> attended.
-    fn attention(&mut self, layer: usize) {
+    /// Adds attention: `input` -> attended.
+    fn attention(&mut self, layer: usize, input: Input) {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
@@ -327,11 +334,16 @@ impl Builder<'_> {
         let order = pairs(spec.num_attention_heads + spec.num_key_value_heads);
         let bias = self.bias(spec.qkv_bias, &label("qkv"), &qkv, order);
         let matrix = self.matrix(&label("qkv"), spec.hidden_size, &qkv, order);
-        let output = if spec.qk_norm { Output::Qkv } else { Output::Rotary { layer, bias } };
-        self.body.push(Op::Matmul { input: Input::Normed, matrix, output });
-        if spec.qk_norm {
-            let gains = [names.q_norm, names.k_norm].map(|tensor| Part::whole(name(tensor), spec.head_dim));
-            let gain = self.gain(&label("qk norm"), &gains, pairs(2));
+        let output = if spec.qk_norm.is_some() { Output::Qkv } else { Output::Rotary { layer, bias } };
+        self.body.push(Op::Matmul { input, matrix, output });
+        if let Some(norm) = spec.qk_norm {
+            let (q, k) = match norm {
+                QkNorm::Heads | QkNorm::RotatedHeads => (1, 1),
+                QkNorm::Width => (spec.num_attention_heads, spec.num_key_value_heads),
+            };
+            let gains = [(names.q_norm, q), (names.k_norm, k)];
+            let gains = gains.map(|(tensor, heads)| Part::whole(name(tensor), heads * spec.head_dim));
+            let gain = self.gain(&label("qk norm"), &gains, pairs(q + k));
             self.body.push(Op::QkNorm { layer, gain, bias });
         }
         self.body.push(Op::Attention { layer });
@@ -376,16 +388,17 @@ impl Builder<'_> {
 
     /// Adds a projection back into the residual stream.
     fn branch(&mut self, input: Input, cols: usize, has_bias: bool, label: &str, part: Part) {
-        let output = match self.spec.residual {
-            Residual::PostNorms => Output::Normed,
-            _ => Output::Residual { bias: self.bias(has_bias, label, slice::from_ref(&part), RowOrder::Stacked) },
+        let output = if self.spec.residual.has_post_norms() {
+            Output::Normed
+        } else {
+            Output::Residual { bias: self.bias(has_bias, label, slice::from_ref(&part), RowOrder::Stacked) }
         };
         let matrix = self.matrix(label, cols, &[part], RowOrder::Stacked);
         self.body.push(Op::Matmul { input, matrix, output });
     }
 
     fn post_norm(&mut self, label: &str, tensor: String) {
-        if self.spec.residual == Residual::PostNorms {
+        if self.spec.residual.has_post_norms() {
             let gain = self.gain(label, &[Part::whole(tensor, self.spec.hidden_size)], RowOrder::Stacked);
             self.body.push(Op::PostNorm { gain });
         }
@@ -416,7 +429,7 @@ impl fmt::Display for Plan {
                         Output::Normed => "normed",
                         Output::Gate { .. } => "gate",
                         Output::Activate { .. } => "activate",
-                        Output::Logits => "logits",
+                        Output::Logits { .. } => "logits",
                     };
                     writeln!(f, "matmul           {} -> {kind}", self.matrices[matrix.0])?;
                 }

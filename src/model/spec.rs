@@ -27,26 +27,38 @@ pub struct ModelSpec {
     pub max_position_embeddings: usize,
     /// Norm of the residual stream.
     pub norm: NormKind,
+    /// `true`: layer norms have biases.
+    pub norm_bias: bool,
     /// Added to the mean square, or to the variance.
     pub norm_eps: f64,
     /// Way in which attention and MLP are added to the residual stream.
     pub residual: Residual,
+    /// Factor for what attention and MLP add to the residual stream.
+    pub residual_scale: f32,
     /// `true`: positions are embedded like tokens.
     pub learned_positions: bool,
     /// Factor for the embedding rows.
     pub embedding_scale: f32,
     /// Factor for the attention scores, usually `head_dim^-0.5`.
     pub attention_scale: f32,
+    /// Bound of the attention scores: `cap tanh(score / cap)`; `None`: no bound.
+    pub attention_cap: Option<f32>,
     /// `true`: the q, k and v projections have biases.
     pub qkv_bias: bool,
     /// `true`: the output projection of attention has a bias.
     pub output_bias: bool,
-    /// `true`: each head of q and k is normalised before rotation.
-    pub qk_norm: bool,
+    /// Norm of q and k; `None`: there is none.
+    pub qk_norm: Option<QkNorm>,
     /// MLP.
     pub mlp: Mlp,
     /// `true`: the LM head is the embedding table.
     pub tie_word_embeddings: bool,
+    /// `true`: the LM head has a bias.
+    pub head_bias: bool,
+    /// Factor for the logits.
+    pub logit_scale: f32,
+    /// Bound of the logits: `cap tanh(logit / cap)`, after their factor; `None`: no bound.
+    pub logit_cap: Option<f32>,
     /// Rotary tables that layers refer to.
     pub ropes: Vec<RopeSpec>,
     /// One entry per layer.
@@ -82,6 +94,18 @@ pub struct LayerSpec {
     pub window: Option<usize>,
     /// Index into [`ModelSpec::ropes`]; `None`: no rotation.
     pub rope: Option<usize>,
+}
+
+/// RMS norms of q and k.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNorm {
+    /// Each head, before rotation.
+    Heads,
+    /// Each head, after rotation.
+    RotatedHeads,
+    /// All heads of q together, and all of k, before rotation.
+    Width,
 }
 
 /// The feed-forward part of a layer.
@@ -123,6 +147,17 @@ pub struct RopeSpec {
     pub rotary_dim: usize,
     /// Scaling of the wavelengths.
     pub scaling: RopeScaling,
+    /// Growth of q with the position; `None`: q does not grow.
+    pub query_growth: Option<QueryGrowth>,
+}
+
+/// Growth of q: by `1 + beta ln(1 + floor(position / original))` (Llama 4).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct QueryGrowth {
+    /// Factor of the logarithm.
+    pub beta: f64,
+    /// Context length before scaling.
+    pub original: f64,
 }
 
 /// Ways to scale the wavelengths for longer contexts.
@@ -144,6 +179,21 @@ pub enum RopeScaling {
         low_freq_factor: f64,
         /// End of the ramp, as `original / wavelength`.
         high_freq_factor: f64,
+        /// Context length before scaling.
+        original_max_position_embeddings: f64,
+    },
+    /// Like `Llama3`, with a ramp over the pairs instead of the wavelengths (Peng et al. 2023, "YaRN").
+    Yarn {
+        /// Factor of long wavelengths.
+        factor: f64,
+        /// Turns within the original context from which a wavelength is unchanged.
+        beta_fast: f64,
+        /// Turns up to which a wavelength has the whole factor.
+        beta_slow: f64,
+        /// `true`: the ramp begins and ends at whole pairs.
+        truncate: bool,
+        /// Factor for cosine and sine.
+        attention_factor: f64,
         /// Context length before scaling.
         original_max_position_embeddings: f64,
     },

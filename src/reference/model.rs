@@ -1,10 +1,10 @@
 //! A model's forward pass, made of the reference functions.
 
 use super::{
-    Heads, Kv, Pairs, activate, attention, embed, gate, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
+    Heads, Kv, Pairs, activate, attention, embed, gate, head, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
 };
 use crate::error::Result;
-use crate::model::{ModelSpec, Names, NormKind, Residual, rotary_table};
+use crate::model::{ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table};
 use crate::options::KvDtype;
 use crate::weights::{Source, Weights};
 
@@ -19,19 +19,21 @@ pub struct Model {
     final_norm: Norm,
     /// [vocab, hidden]; `None`: the embedding.
     head: Option<Vec<f32>>,
+    /// [vocab].
+    head_bias: Vec<f32>,
 }
 
-/// Weights of a layer. Missing biases are zeros, or empty in a norm.
+/// Weights of a layer. Missing biases are zeros.
 struct Layer {
-    attention_norm: Norm,
+    attention_norm: Option<Norm>,
     /// q, k and v, stacked: [heads + 2 kv_heads, head_dim, hidden].
     qkv: Projection,
-    /// Gains of q and k [2, head_dim], if heads are normalised.
+    /// Gains of q, then of k, if they are normalised.
     qk_norm: Option<Vec<f32>>,
     /// [hidden, heads, head_dim].
     o: Projection,
     post_attention_norm: Option<Norm>,
-    mlp_norm: Norm,
+    mlp_norm: Option<Norm>,
     /// [intermediate, hidden], if the MLP is gated.
     gate: Option<Projection>,
     /// [intermediate, hidden].
@@ -69,7 +71,7 @@ impl Model {
     /// [`Error::BadWeights`](crate::Error::BadWeights), and errors of the source.
     pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
         let names = spec.names();
-        let read = WeightReader { weights, names, norm: spec.norm };
+        let read = WeightReader { weights, names, has_bias: spec.norm == NormKind::Layer && spec.norm_bias };
         let hidden = spec.hidden_size;
         let mut layers = Vec::new();
         for layer in 0..spec.layers.len() {
@@ -87,7 +89,12 @@ impl Model {
         };
         let embedding = read.tensor(names.embedding, "weight", &[spec.vocab_size, hidden]).await?;
         let final_norm = read.norm(names.final_norm, hidden).await?;
-        Ok(Self { spec, embedding, positions, layers, final_norm, head })
+        let head_bias = if spec.head_bias {
+            read.tensor(names.head, "bias", &[spec.vocab_size]).await?
+        } else {
+            vec![0.0; spec.vocab_size]
+        };
+        Ok(Self { spec, embedding, positions, layers, final_norm, head, head_bias })
     }
 
     /// Returns the logits after each of at most `max_position_embeddings` tokens [tokens, vocab], flattened. The KV cache has the given
@@ -97,30 +104,29 @@ impl Model {
         let hidden = spec.hidden_size;
         let mut x = embed(&self.embedding, hidden, tokens, spec.embedding_scale);
         if let Some(positions) = &self.positions {
-            residual(&mut x, &positions[..tokens.len() * hidden], &vec![0.0; hidden]);
+            residual(&mut x, &positions[..tokens.len() * hidden], &vec![0.0; hidden], 1.0);
         }
         for (index, layer) in self.layers.iter().enumerate() {
-            let attended = self.attention(index, &self.norm(&x, &layer.attention_norm), kv_dtype);
-            match spec.residual {
-                Residual::Parallel => {
-                    let mlp = self.mlp(layer, &self.norm(&x, &layer.mlp_norm));
-                    residual(&mut x, &attended, &layer.o.bias);
-                    residual(&mut x, &mlp, &layer.down.bias);
-                }
-                Residual::Sequential => {
-                    residual(&mut x, &attended, &layer.o.bias);
-                    let mlp = self.mlp(layer, &self.norm(&x, &layer.mlp_norm));
-                    residual(&mut x, &mlp, &layer.down.bias);
-                }
-                Residual::PostNorms => {
-                    self.add_normed(&mut x, attended, &layer.o.bias, layer.post_attention_norm.as_ref());
-                    let mlp = self.mlp(layer, &self.norm(&x, &layer.mlp_norm));
-                    self.add_normed(&mut x, mlp, &layer.down.bias, layer.post_mlp_norm.as_ref());
-                }
-            }
+            let normed = self.normed(&x, layer.attention_norm.as_ref());
+            let attended = self.attention(index, &normed, kv_dtype);
+            let before = x.clone();
+            self.add_to_stream(&mut x, attended, &layer.o.bias, layer.post_attention_norm.as_ref());
+            let mlp_input = match spec.residual {
+                Residual::Parallel => self.normed(&before, layer.mlp_norm.as_ref()),
+                Residual::ParallelOneNorm => normed,
+                _ => self.normed(&x, layer.mlp_norm.as_ref()),
+            };
+            let mlp = self.mlp(layer, &mlp_input);
+            self.add_to_stream(&mut x, mlp, &layer.down.bias, layer.post_mlp_norm.as_ref());
         }
         let normed = self.norm(&x, &self.final_norm);
-        matmul(&normed, self.head.as_ref().unwrap_or(&self.embedding), hidden)
+        let logits = matmul(&normed, self.head.as_ref().unwrap_or(&self.embedding), hidden);
+        head(&logits, &self.head_bias, spec.logit_scale, spec.logit_cap)
+    }
+
+    /// Normalises rows if there is a norm.
+    fn normed(&self, x: &[f32], norm: Option<&Norm>) -> Vec<f32> {
+        norm.map_or_else(|| x.to_vec(), |norm| self.norm(x, norm))
     }
 
     fn norm(&self, x: &[f32], norm: &Norm) -> Vec<f32> {
@@ -130,11 +136,12 @@ impl Model {
         }
     }
 
-    fn add_normed(&self, x: &mut [f32], mut branch: Vec<f32>, bias: &[f32], norm: Option<&Norm>) {
-        let zeros = vec![0.0; branch.len()];
-        residual(&mut branch, &zeros, bias);
-        let normed = norm.map_or_else(|| branch.clone(), |norm| self.norm(&branch, norm));
-        residual(x, &normed, &vec![0.0; bias.len()]);
+    /// Adds the output of attention or MLP, normalised if there is a norm.
+    fn add_to_stream(&self, x: &mut [f32], mut output: Vec<f32>, bias: &[f32], norm: Option<&Norm>) {
+        let Some(norm) = norm else { return residual(x, &output, bias, self.spec.residual_scale) };
+        let zeros = vec![0.0; output.len()];
+        residual(&mut output, &zeros, bias, 1.0);
+        residual(x, &self.norm(&output, norm), &vec![0.0; bias.len()], self.spec.residual_scale);
     }
 
     /// Returns the attention output for the residual stream, without its bias.
@@ -151,11 +158,15 @@ impl Model {
             pairs: if spec.names().neighbours { Pairs::Neighbours } else { Pairs::Halves },
             window: facts.window.unwrap_or(usize::MAX),
             scale: spec.attention_scale,
+            cap: spec.attention_cap,
+            q_table: rope.map_or(0, |rope| (rope.tables() - 1) * spec.max_position_embeddings * rope.rotary_dim),
         };
         let mut kv = Kv::new(kv_dtype);
         let qkv = layer.qkv.times(normed);
-        let q = match &layer.qk_norm {
-            Some(gains) => qk_norm(&qkv, &layer.qkv.bias, gains, spec.norm_eps, &table, &heads, &mut kv),
+        let q = match spec.qk_norm.zip(layer.qk_norm.as_ref()) {
+            Some((norm, gains)) => {
+                qk_norm(&qkv, &layer.qkv.bias, (norm, gains, spec.norm_eps), &table, &heads, &mut kv)
+            }
             None => rotary(&qkv, &layer.qkv.bias, &table, &heads, &mut kv),
         };
         layer.o.times(&attention(&q, &kv, &heads))
@@ -191,30 +202,30 @@ impl Layer {
             qkv = qkv.rows(pick(0..k).chain(pick(k..v)).chain(pick(v..rows)));
         }
         let mut qk_norm = None;
-        if spec.qk_norm {
-            let q_gain = read.norm(&name(names.q_norm), head_dim).await?.0;
-            let k_gain = read.norm(&name(names.k_norm), head_dim).await?.0;
-            qk_norm = Some([q_gain, k_gain].concat());
+        if let Some(norm) = spec.qk_norm {
+            let [q, k] = if norm == QkNorm::Width { [spec.q_width(), spec.kv_width()] } else { [head_dim; 2] };
+            qk_norm =
+                Some([read.gain(&name(names.q_norm), q).await?, read.gain(&name(names.k_norm), k).await?].concat());
         }
         let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
         let up = read.projection(&all(names.up), &widths, hidden, spec.mlp.bias).await?;
         let (gate, up) = if spec.mlp.gated { (Some(up.rows(0..inner)), up.rows(inner..2 * inner)) } else { (None, up) };
-        let (mut post_attention_norm, mut post_mlp_norm) = (None, None);
-        if spec.residual == Residual::PostNorms {
-            post_attention_norm = Some(read.norm(&name(names.post_attention_norm), hidden).await?);
-            post_mlp_norm = Some(read.norm(&name(names.post_mlp_norm), hidden).await?);
-        }
+        let norm = async |has_norm: bool, tensor: &str| -> Result<Option<Norm>> {
+            if has_norm { read.norm(&name(tensor), hidden).await.map(Some) } else { Ok(None) }
+        };
+        let has_attention_norm = spec.residual != Residual::OnlyPostNorms;
+        let has_mlp_norm = has_attention_norm && spec.residual != Residual::ParallelOneNorm;
         Ok(Self {
-            attention_norm: read.norm(&name(names.attention_norm), hidden).await?,
+            attention_norm: norm(has_attention_norm, names.attention_norm).await?,
             qkv,
             qk_norm,
             o: read.projection(&[name(names.o)], &[hidden], spec.q_width(), spec.output_bias).await?,
-            post_attention_norm,
-            mlp_norm: read.norm(&name(names.mlp_norm), hidden).await?,
+            post_attention_norm: norm(spec.residual.has_post_norms(), names.post_attention_norm).await?,
+            mlp_norm: norm(has_mlp_norm, names.mlp_norm).await?,
             gate,
             up,
             down: read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?,
-            post_mlp_norm,
+            post_mlp_norm: norm(spec.residual.has_post_norms(), names.post_mlp_norm).await?,
         })
     }
 }
@@ -223,7 +234,8 @@ impl Layer {
 struct WeightReader<'a, S> {
     weights: &'a Weights<S>,
     names: &'static Names,
-    norm: NormKind,
+    /// `true`: norms have biases.
+    has_bias: bool,
 }
 
 impl<S: Source> WeightReader<'_, S> {
@@ -234,16 +246,17 @@ impl<S: Source> WeightReader<'_, S> {
         self.weights.read_f32(&name).await
     }
 
-    async fn norm(&self, name: &str, width: usize) -> Result<Norm> {
+    async fn gain(&self, name: &str, width: usize) -> Result<Vec<f32>> {
         let mut gain = self.tensor(name, "weight", &[width]).await?;
         if self.names.gains_from_one {
             gain.iter_mut().for_each(|gain| *gain += 1.0);
         }
-        let bias = match self.norm {
-            NormKind::Rms => Vec::new(),
-            NormKind::Layer => self.tensor(name, "bias", &[width]).await?,
-        };
-        Ok(Norm(gain, bias))
+        Ok(gain)
+    }
+
+    async fn norm(&self, name: &str, width: usize) -> Result<Norm> {
+        let bias = if self.has_bias { self.tensor(name, "bias", &[width]).await? } else { vec![0.0; width] };
+        Ok(Norm(self.gain(name, width).await?, bias))
     }
 
     /// Reads a projection: one tensor per entry of `widths` (outputs), or one for all.

@@ -298,10 +298,12 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
         let per_layer = engine.target().plan().dispatches_per_layer() - 1;
         let norms = match (spec.norm, spec.residual) {
             (NormKind::Rms, Residual::PostNorms) => 4,
+            (NormKind::Rms, Residual::OnlyPostNorms) => 2,
             (NormKind::Rms, _) => 0,
+            (NormKind::Layer, Residual::ParallelOneNorm) => 1,
             (NormKind::Layer, _) => 2,
         };
-        assert_eq!(per_layer, 5 + usize::from(spec.qk_norm) + norms, "{what}");
+        assert_eq!(per_layer, 5 + usize::from(spec.qk_norm.is_some()) + norms, "{what}");
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
         let embeds = 1 + usize::from(spec.learned_positions);
         // A matrix of two formats takes two dispatches.

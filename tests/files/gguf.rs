@@ -480,7 +480,7 @@ fn metadata_say_what_a_model_is() {
     ];
     let qwen3 = spec("qwen3", &numbers, &[], same);
     assert_eq!(
-        (qwen3.head_dim, qwen3.num_key_value_heads, qwen3.qk_norm, qwen3.tie_word_embeddings),
+        (qwen3.head_dim, qwen3.num_key_value_heads, qwen3.qk_norm.is_some(), qwen3.tie_word_embeddings),
         (16, 2, true, true)
     );
 

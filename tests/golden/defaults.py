@@ -1,6 +1,6 @@
 """Makes defaults.json: the defaults of transformers' config classes for keys that a config.json omits.
 
-pip install transformers==5.23.0; python defaults.py > defaults.json. It needs no PyTorch.
+pip install transformers==5.24.0; python -P defaults.py > defaults.json. It needs no PyTorch.
 """
 
 import json
@@ -50,6 +50,14 @@ COMMON = [
     {"max_window_layers": 30},
     {"no_rope_layers": [1, 0] * 16},
 ]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+YARNS = [
+    {"rope_parameters": YARN},
+    {"rope_scaling": {"type": "yarn", "factor": 4.0}},
+    {"rope_parameters": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": False}},
+    {"rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5}},
+    {"rope_parameters": {**YARN, "attention_factor": 1.25}},
+]
 QWEN = [
     {"num_key_value_heads": None},
     WINDOW,
@@ -61,7 +69,8 @@ LLAMA_LIKE = {
     "llama": [{"num_key_value_heads": None, "head_dim": None}, TYPES],
     "mistral": [{"head_dim": None}, {"sliding_window": None}, {"sliding_window": 16, **TYPES}],
     "qwen2": QWEN,
-    "qwen3": QWEN,
+    "qwen3": QWEN + YARNS,
+    "seed_oss": [{"num_key_value_heads": None, "head_dim": None}, {"attention_out_bias": True}],
     "smollm3": [
         {"num_key_value_heads": None},
         {"tie_word_embeddings": False},
@@ -112,10 +121,32 @@ OTHERS = {
         {**NEOX, "rotary_pct": 0.5, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}},
         {**NEOX, "rope_scaling": {"type": "linear", "factor": 2.0}},
     ],
+    "ernie4_5": [
+        {},
+        NO_IDS,
+        {"num_key_value_heads": None, "head_dim": None, "tie_word_embeddings": False},
+        {"use_bias": True, "rms_norm_eps": 1e-6},
+        {"rope_theta": 1e4},
+        {"rope_parameters": {"rope_type": "default"}},
+    ],
+    "glm4": [
+        {},
+        {"eos_token_id": [2, 7], "head_dim": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
+        {"attention_bias": False, "tie_word_embeddings": True, "partial_rotary_factor": 0.25},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 1.0}},
+    ],
+    "starcoder2": [
+        {},
+        NO_IDS,
+        {"num_key_value_heads": 8, "norm_epsilon": 1e-6, "tie_word_embeddings": False},
+        {"use_bias": False, "hidden_act": "gelu", "sliding_window": 16},
+        {"rope_theta": 5e5},
+    ],
     "gpt2": GPT2,
     "gpt_bigcode": [*GPT2, {"multi_query": False}, {"num_key_value_heads": 1}],
 }
 CASES = {name: COMMON + cases for name, cases in LLAMA_LIKE.items()} | OTHERS
+RESIDUALS = {"gemma3_text": "post_norms", "glm4": "post_norms"}
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
@@ -127,7 +158,7 @@ def sizes(model_type):
 def slides(model_type, config):
     """Returns a flag per layer: whether it has a window, as the models' code reads the config."""
     types = getattr(config, "layer_types", None) if model_type != "phi3" else None
-    has_window = model_type != "llama" and getattr(config, "use_sliding_window", True)
+    has_window = model_type not in ["llama", "seed_oss"] and getattr(config, "use_sliding_window", True)
     has_window = has_window and getattr(config, "sliding_window", None)
     types = types or ["sliding_attention"] * config.num_hidden_layers
     return [has_window and kind == "sliding_attention" for kind in types]
@@ -138,7 +169,7 @@ def ropes(config, head_dim):
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = "full_attention" in parameters
     tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
-    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig"]
+    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config"]
     return [rope(config, table, int(head_dim * table["partial_rotary_factor"]) if partial else head_dim) for table in tables]
 
 
@@ -146,13 +177,20 @@ def rope(config, table, rotary_dim):
     """Returns a rotary table."""
     keys = ["rope_theta", "rope_type", "factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor"]
     facts = {key: table[key] for key in keys if key in table} | {"rotary_dim": rotary_dim}
-    if facts["rope_type"] in ["llama3", "longrope"]:
+    if facts["rope_type"] in ["llama3", "longrope", "yarn"]:
         facts["original_max_position_embeddings"] = table["original_max_position_embeddings"]
     if facts["rope_type"] == "longrope":
         original = facts["original_max_position_embeddings"]
         factor = facts.pop("factor", config.max_position_embeddings / original)
         # As modeling_rope_utils computes it.
         facts["attention_factor"] = table.get("attention_factor") or math.sqrt(1 + math.log(factor) / math.log(original))
+    if facts["rope_type"] == "yarn":
+        keys = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
+        facts |= {key: table.get(key, default) for key, default in keys.items()}
+        # As modeling_rope_utils computes it.
+        growth = lambda scale: 0.1 * scale * math.log(facts["factor"]) + 1.0
+        factor = growth(table.get("mscale", 1.0)) / (growth(table["mscale_all_dim"]) if "mscale_all_dim" in table else 1.0)
+        facts["attention_factor"] = table.get("attention_factor") or factor
     return facts
 
 
@@ -172,6 +210,8 @@ def facts(model_type, config):
     heads, width = config.num_attention_heads, config.hidden_size
     head_dim = getattr(config, "head_dim", None) or width // heads
     gpt2, neox = model_type in ["gpt2", "gpt_bigcode"], model_type == "gpt_neox"
+    plain = gpt2 or neox or model_type == "starcoder2"
+    output_bias = {"seed_oss": "attention_out_bias", "glm4": "none"}.get(model_type, "attention_bias")
     eos = config.eos_token_id
     tables = ropes(config, head_dim)
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * config.num_hidden_layers
@@ -181,14 +221,14 @@ def facts(model_type, config):
         "num_key_value_heads": getattr(config, "num_key_value_heads", heads),
         "head_dim": head_dim,
         "intermediate_size": (config.n_inner or 4 * width) if gpt2 else config.intermediate_size,
-        "norm": "layer" if gpt2 or neox else "rms",
-        "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"),
-        "residual": "parallel" if has("use_parallel_residual") else "post_norms" if model_type == "gemma3_text" else "sequential",
+        "norm": "layer" if plain else "rms",
+        "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "rms_norm_eps"),
+        "residual": "parallel" if has("use_parallel_residual") else RESIDUALS.get(model_type, "sequential"),
         "activation": ACTIVATIONS.get(activation, activation),
-        "gated": not gpt2 and not neox,
+        "gated": not plain,
         "attention_scale": 1.0 if gpt2 and not config.scale_attn_weights else scale**-0.5,
-        "output_bias": bool(gpt2 or has("attention_bias")),
-        "mlp_bias": bool(gpt2 or neox or has("mlp_bias")),
+        "output_bias": bool(gpt2 or has(output_bias) or has("use_bias")),
+        "mlp_bias": bool(gpt2 or neox or has("mlp_bias") or has("use_bias")),
         "tie_word_embeddings": config.tie_word_embeddings,
         "ropes": tables,
         "window": config.sliding_window if any(slides(model_type, config)) else None,

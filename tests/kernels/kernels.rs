@@ -8,7 +8,7 @@ use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 use bytemuck::cast_slice;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
-use foretoken::internals::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
+use foretoken::internals::model::{Activation, QkNorm, QueryGrowth, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::internals::reference::{self, Heads, Kv, Pairs};
 use foretoken::internals::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use foretoken::{Arithmetic, KvDtype};
@@ -167,7 +167,7 @@ fn embed_adds_the_rows_of_positions() {
             let got = inside(&lab.rows(&x, stride(width), stride(width)));
             let ids: Vec<_> = (first as u32..).take(rows).collect();
             let mut want = inside(&before);
-            reference::residual(&mut want, &reference::embed(&table.values, width, &ids, 1.0), &vec![0.0; width]);
+            reference::residual(&mut want, &reference::embed(&table.values, width, &ids, 1.0), &vec![0.0; width], 1.0);
             assert_eq!(bits(&got), bits(&want), "{dtype:?}: {rows} rows from {first}, {width} wide");
         }
     }
@@ -224,7 +224,12 @@ impl Norm<'_> {
             Kernel::NormLayer => reference::norm_layer(x, self.gain, self.bias, eps),
             Kernel::PostNorm => {
                 let mut sum = self.before.to_vec();
-                reference::residual(&mut sum, &reference::norm_rms(x, self.gain, eps), &vec![0.0; self.gain.len()]);
+                reference::residual(
+                    &mut sum,
+                    &reference::norm_rms(x, self.gain, eps),
+                    &vec![0.0; self.gain.len()],
+                    1.0,
+                );
                 sum
             }
             _ => reference::norm_rms(x, self.gain, eps),
@@ -339,7 +344,7 @@ const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu, kv: KvDty
 /// Returns the bindings of a matmul, with placeholders for those that its epilogue does not use.
 fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
     let is_missing = |binding: &u32| bindings.iter().all(|(bound, _)| bound != binding);
-    let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 8])));
+    let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 10])));
     bindings.iter().cloned().chain(unused).collect()
 }
 
@@ -355,6 +360,10 @@ struct Product {
     x_stride: usize,
     /// Width of the norm to apply to x, vec4s before its sums, elements per row of the output for the next norm, eps.
     norms: [u32; 4],
+    /// Factor of what the epilogue adds to the residual stream, or of the logits.
+    scale: f32,
+    /// Bound of the logits; 0: no bound.
+    cap: f32,
 }
 
 impl Product {
@@ -371,6 +380,8 @@ impl Product {
             x: lab.input(cast_slice(&padded(x, cols, stride(cols)))),
             x_stride: stride(cols),
             norms: [0; 4],
+            scale: 1.0,
+            cap: 0.0,
         }
     }
 
@@ -388,7 +399,8 @@ impl Product {
         targets: &[(u32, Slice)],
     ) {
         let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue as u32];
-        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &[1f32.to_bits()]].concat());
+        let factors = [1.0, self.scale, self.cap].map(f32::to_bits);
+        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &factors].concat());
         let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         let bindings = with_unused(lab, &[&bindings, targets].concat());
         lab.run(way.kernel(self.format, self.arithmetic, epilogues), way.grid(self.outs, self.rows), &bindings);
@@ -619,7 +631,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let bindings = [
                 // The head's rows: from row 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
-                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32.to_bits()]].concat())),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits)].concat())),
                 (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (6, y.slice()),
@@ -689,7 +701,9 @@ fn residual_gate_and_activate_equal_their_twins() {
         let product = Product::new(&lab, &x, &matrix, cols, 0);
         // Without its last row: the residual may have an odd width.
         let odd = Matrix::new(dtype, &matrix.values[cols..], cols);
-        let odd = Product::new(&lab, &x, &odd, cols, 0);
+        let mut odd = Product::new(&lab, &x, &odd, cols, 0);
+        odd.scale = [1.0, 0.3, 7.0][case % 3];
+        odd.cap = [0.0, 5.0][case % 2];
         let bias = lab.random.normals(outs);
         let before = lab.random.normals(rows * (outs - 1));
         let bias_input = lab.input(cast_slice(&bias));
@@ -709,12 +723,19 @@ fn residual_gate_and_activate_equal_their_twins() {
 
             let alone = odd.store(&lab, way);
             let mut want = before.clone();
-            reference::residual(&mut want, &alone, &bias[..outs - 1]);
+            reference::residual(&mut want, &alone, &bias[..outs - 1], odd.scale);
             let y = lab.output(&bits(&before));
             let targets = [(4, bias_input.clone()), (6, y.slice())];
             odd.run(&lab, way, Epilogue::Residual, outs - 1, &targets);
             let added = lab.rows(&y, outs - 1, outs - 1);
             lab.close("out_residual", POINTWISE, &case, &added, &want, floor(input, 1, 1.0));
+
+            let want = reference::head(&alone, &bias[..outs - 1], odd.scale, Some(odd.cap).filter(|cap| *cap > 0.0));
+            let y = lab.output(&vec![UNTOUCHED; rows * (outs - 1)]);
+            let targets = [(4, bias_input.clone()), (6, y.slice())];
+            odd.run(&lab, way, Epilogue::Head, outs - 1, &targets);
+            let logits = lab.rows(&y, outs - 1, outs - 1);
+            lab.close("out_head", POINTWISE, &case, &logits, &want, floor(input, 1, 10.0));
 
             let want = reference::activate(&alone, &bias[..outs - 1], activation);
             let y = lab.output(&vec![UNTOUCHED; rows * (outs - 1)]);
@@ -723,7 +744,7 @@ fn residual_gate_and_activate_equal_their_twins() {
             let activated = lab.rows(&y, outs - 1, outs - 1);
             lab.close("out_activate", POINTWISE, &case, &activated, &want, floor(input, 1, 1.0));
 
-            let got = [bits(&gated), bits(&added), bits(&activated)];
+            let got = [bits(&gated), bits(&added), bits(&logits), bits(&activated)];
             let first = firsts.entry(way.alone()).or_insert_with(|| got.clone());
             assert!(got == *first, "{case:?}: other bits than {:?}", way.alone());
         }
@@ -754,7 +775,7 @@ fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
             let case = (way, dtype, rows, width, outs);
             let mut product = Product::new(&lab, &x, &first, cols, 0);
             let mut want = before.clone();
-            reference::residual(&mut want, &product.store(&lab, way), &bias);
+            reference::residual(&mut want, &product.store(&lab, way), &bias, 1.0);
             product.norms[2] = left as u32;
             let y = lab.output(&bits(&padded(&before, width, stride(width))));
             let gained = lab.output(&vec![0; rows * left]);
@@ -854,19 +875,20 @@ impl Cache {
 }
 
 /// Returns the sizes of an attention layer, as the kernels read them.
-fn head_words(heads: &Heads) -> [u32; 8] {
+fn head_words(heads: &Heads) -> [u32; 10] {
     let q_stride = stride(heads.heads * heads.head_dim);
-    let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, q_stride, heads.window];
-    let mut words = [0; 8];
+    let pairs = heads.q_table / 2;
+    let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, q_stride, heads.window, pairs];
+    let mut words = [0; 10];
     words.iter_mut().zip(sizes).for_each(|(word, size)| *word = size.min(1 << 30) as u32);
-    words[6] = heads.scale.to_bits();
-    words[7] = 1f32.to_bits();
+    words[7..].copy_from_slice(&[heads.scale, heads.cap.unwrap_or(0.0), 1.0].map(f32::to_bits));
     words
 }
 
 fn heads(heads: usize, kv_heads: usize, head_dim: usize, rotary: usize) -> Heads {
     let scale = (head_dim as f64).powf(-0.5) as f32;
-    Heads { heads, kv_heads, head_dim, rotary, pairs: Pairs::Neighbours, window: usize::MAX, scale }
+    let (pairs, window) = (Pairs::Neighbours, usize::MAX);
+    Heads { heads, kv_heads, head_dim, rotary, pairs, window, scale, cap: None, q_table: 0 }
 }
 
 /// MHA, GQA and MQA; head_dim 4 to 128; whole, partial and no rotation.
@@ -895,11 +917,14 @@ struct Append {
 }
 
 impl Append {
-    fn new(lab: &Lab, heads: Heads, dtype: KvDtype, position: usize, rows: usize) -> Self {
+    fn new(lab: &Lab, mut heads: Heads, dtype: KvDtype, position: usize, rows: usize, grows: bool) -> Self {
         let blocks = (position + rows).div_ceil(BLOCK);
         let cache = Cache { dtype, kv_heads: heads.kv_heads, head_dim: heads.head_dim, blocks };
-        let rope = RopeSpec { theta: 10_000.0, rotary_dim: heads.rotary, scaling: RopeScaling::None };
+        let growth = QueryGrowth { beta: 0.5, original: 100.0 };
+        let query_growth = (grows && heads.rotary > 0).then_some(growth);
+        let rope = RopeSpec { theta: 10_000.0, rotary_dim: heads.rotary, scaling: RopeScaling::None, query_growth };
         let table = rotary_table(&rope, position + rows);
+        heads.q_table = (rope.tables() - 1) * (position + rows) * heads.rotary;
         let table_input = lab.input(cast_slice(&table));
         let q = lab.output(&vec![UNTOUCHED; rows * stride(heads.heads * heads.head_dim)]);
         let kv = lab.output(&cache.holding(&Kv::new(dtype), 0..0));
@@ -983,13 +1008,13 @@ fn rotary_equals_its_twin_and_appends_exactly() {
         for way in Way::ALL {
             let stored = product.store(&lab, way);
             for kv_dtype in KV_DTYPES {
-                let append = Append::new(&lab, heads, kv_dtype, position, rows);
+                let append = Append::new(&lab, heads, kv_dtype, position, rows, case % 2 == 0);
                 let epilogues = Epilogues { kv: kv_dtype, ..EPILOGUES };
                 let targets = append.targets(&lab, bias_input.clone());
                 let q_stride = stride(heads.heads * heads.head_dim);
                 product.run_with(&lab, way, Epilogue::Rotary, epilogues, q_stride, &targets);
                 let mut kv = append.twin();
-                let q = reference::rotary(&stored, &bias, &append.table, &heads, &mut kv);
+                let q = reference::rotary(&stored, &bias, &append.table, &append.heads, &mut kv);
                 let case = (way, dtype, kv_dtype, position, rows, heads, input);
                 let got = append.check(&mut lab, "out_rotary", &case, (&q, &kv), 0.0);
                 let first = firsts.entry((way.alone(), kv_dtype)).or_insert_with(|| got.clone());
@@ -1011,21 +1036,25 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
         let width = all * heads.head_dim;
         let qkv = lab.random.values(input, rows * width);
         let bias = if case % 2 == 0 { vec![0.0; width] } else { lab.random.normals(width) };
-        let gains = lab.random.normals(2 * heads.head_dim);
+        let norm = [QkNorm::Heads, QkNorm::RotatedHeads, QkNorm::Width][case % 3];
+        let gains = if norm == QkNorm::Width { heads.heads + heads.kv_heads } else { 2 };
+        let gains = lab.random.normals(gains * heads.head_dim);
+        let (across, after) = (u32::from(norm == QkNorm::Width), u32::from(norm == QkNorm::RotatedHeads));
         let eps = 1e-6f32;
         for kv_dtype in KV_DTYPES {
-            let append = Append::new(&lab, heads, kv_dtype, position, rows);
+            let append = Append::new(&lab, heads, kv_dtype, position, rows, norm == QkNorm::Heads);
             let mut bindings = append.targets(&lab, lab.input(cast_slice(&bias)));
             bindings.extend([
                 (0, lab.step(position, rows)),
-                (1, lab.uniform(&[eps.to_bits()])),
+                (1, lab.uniform(&[eps.to_bits(), across, after])),
                 (2, lab.input(cast_slice(&qkv))),
                 (3, lab.input(cast_slice(&gains))),
             ]);
             lab.run(Kernel::QkNorm(kv_dtype), [all as u32, rows as u32, 1], &bindings);
             let mut kv = append.twin();
-            let q = reference::qk_norm(&qkv, &bias, &gains, f64::from(eps), &append.table, &heads, &mut kv);
-            let case = (kv_dtype, position, rows, heads, input);
+            let norms = (norm, &gains[..], f64::from(eps));
+            let q = reference::qk_norm(&qkv, &bias, norms, &append.table, &append.heads, &mut kv);
+            let case = (kv_dtype, position, rows, heads, input, norm);
             // A norm divides by 1e-3 at least, and a rotation adds two products.
             append.check(&mut lab, "qk_norm", &case, (&q, &kv), floor(input, 2, 1e4));
         }
@@ -1120,7 +1149,7 @@ fn attention_equals_its_twin() {
         (random.pick(&layers()), random.upto(1400), random.upto(40), random.pick(&windows))
     }));
     for (case, (heads, length, rows, window)) in cases.into_iter().enumerate() {
-        let heads = Heads { window, ..heads };
+        let heads = Heads { window, cap: [None, Some(3.0)][case % 2], ..heads };
         let position = length - 1;
         for (index, dtype) in KV_DTYPES.into_iter().enumerate() {
             let q_input = INPUTS[(case + index) % 5];

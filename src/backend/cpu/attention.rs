@@ -29,6 +29,10 @@ pub struct LayerHeads {
     pub window: usize,
     /// Factor for the scores.
     pub scale: f32,
+    /// Bound of the scores; `None`: no bound.
+    pub cap: Option<f32>,
+    /// Numbers of the rotary table before those for q; 0: q and k have the same table.
+    pub q_table: usize,
 }
 
 /// Keys and values of a layer [positions, head_dim] for each KV head.
@@ -98,19 +102,23 @@ impl Cache {
     }
 
     /// Takes projections of the next positions [rows, heads + 2 kv_heads, head_dim]. Rotates q and k by `table`
-    /// [positions, rotary / 2, 2] of (cos, sin), appends k and v, and returns q [rows, heads, head_dim].
-    pub fn append(&mut self, mut qkv: Rows, table: &[f32]) -> Rows {
-        let LayerHeads { heads, kv_heads, head_dim, rotary, .. } = self.heads;
+    /// [positions, rotary / 2, 2] of (cos, sin), scales both by `gains` [heads + kv_heads, head_dim] unless empty, appends k and v,
+    /// and returns q [rows, heads, head_dim].
+    pub fn append(&mut self, mut qkv: Rows, table: &[f32], gains: &[f32]) -> Rows {
+        let LayerHeads { heads, kv_heads, head_dim, rotary, q_table, .. } = self.heads;
         let mut q = Rows::new(qkv.len(), heads * head_dim);
         for row in 0..qkv.len() {
             let values = qkv.row_mut(row);
-            let angles = table.get(self.positions * rotary..).unwrap_or_default().as_chunks::<2>().0;
-            for head in values.chunks_exact_mut(head_dim).take(heads + kv_heads) {
+            let angles = |first| table.get(first + self.positions * rotary..).unwrap_or_default().as_chunks::<2>().0;
+            let (k_angles, q_angles) = (angles(0), angles(q_table));
+            for (index, head) in values.chunks_exact_mut(head_dim).take(heads + kv_heads).enumerate() {
+                let angles = if index < heads { q_angles } else { k_angles };
                 let pairs = head[..rotary].as_chunks_mut::<2>().0.iter_mut().zip(angles);
                 pairs.for_each(|(pair, [cos, sin])| {
                     *pair = [pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos];
                 });
             }
+            values.iter_mut().zip(gains).for_each(|(value, gain)| *value *= gain);
             let (queries, rest) = values.split_at(heads * head_dim);
             let (keys, values) = rest.split_at(kv_heads * head_dim);
             q.row_mut(row).copy_from_slice(queries);
@@ -189,7 +197,7 @@ impl WithSimd for Together<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let LayerHeads { head_dim, scale, .. } = *self.heads;
+        let LayerHeads { head_dim, scale, cap, .. } = *self.heads;
         let (width, queries) = (stride(head_dim), self.out.len() / head_dim);
         // Positions are padded to a multiple of four.
         let (start, count) = (self.seen(0).start, self.products.len() / queries * 4);
@@ -203,6 +211,9 @@ impl WithSimd for Together<'_> {
             let products = self.products.iter().skip(query).step_by(queries);
             for (weights, products) in weights.as_chunks_mut::<4>().0.iter_mut().zip(products) {
                 unroll!(i in 4 => { weights[i] = products[i] * scale; });
+            }
+            if let Some(cap) = cap {
+                weights.iter_mut().for_each(|score| *score = bounded(*score, cap));
             }
             weights[..seen.start - start].fill(0.0);
             weights[seen.end - start..].fill(0.0);
@@ -240,6 +251,11 @@ impl WithSimd for Together<'_> {
             }
         }
     }
+}
+
+/// Returns `cap tanh(x / cap)`. A number that is not finite stays as it is.
+pub fn bounded(x: f32, cap: f32) -> f32 {
+    if x.is_finite() { cap * libm::tanhf(x / cap) } else { x }
 }
 
 /// Replaces scores by exp(score - top) and returns their sum, which is NaN if a score is not finite.

@@ -1,6 +1,6 @@
 //! A model on the CPU: interprets its plan.
 
-use super::attention::{Cache, LayerHeads, TOGETHER};
+use super::attention::{Cache, LayerHeads, TOGETHER, bounded};
 use super::parts::threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::processor::Processor;
@@ -8,7 +8,7 @@ use super::rows::{Rows, stride};
 use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
-    self, Activation, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, Section, Table,
+    self, Activation, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, QkNorm, Section, Table,
     VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
@@ -60,7 +60,7 @@ impl CpuModel {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
-        let angles = spec.ropes.iter().map(|rope| rope.rotary_dim * capacity.max_context).sum();
+        let angles = spec.ropes.iter().map(|rope| rope.tables() * rope.rotary_dim * capacity.max_context).sum();
         need_room("the rotary tables", angles)?;
         let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
         let row_bytes = |matrix: &MatrixPlan, section: &Section| {
@@ -108,13 +108,16 @@ impl CpuModel {
         }
         let heads = |layer: usize| {
             let at = &spec.layers[layer];
+            let rope = at.rope.map(|rope| &spec.ropes[rope]);
             LayerHeads {
                 heads: spec.num_attention_heads,
                 kv_heads: spec.num_key_value_heads,
                 head_dim: spec.head_dim,
-                rotary: at.rope.map_or(0, |rope| spec.ropes[rope].rotary_dim),
+                rotary: rope.map_or(0, |rope| rope.rotary_dim),
                 window: at.window.unwrap_or(usize::MAX),
                 scale: spec.attention_scale,
+                cap: spec.attention_cap,
+                q_table: rope.map_or(0, |rope| (rope.tables() - 1) * capacity.max_context * rope.rotary_dim),
             }
         };
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
@@ -273,11 +276,12 @@ impl CpuMemory {
                 };
             }
             Op::PostNorm { gain } => {
-                pass.residual.add(&norm_rms(&pass.normed, vector(gain), spec.norm_eps as f32));
+                pass.residual.add(&norm_rms(&pass.normed, vector(gain), spec.norm_eps as f32), 1.0);
             }
             Op::Matmul { input, matrix: MatrixId(matrix), output } => {
                 let x = match input {
                     Input::Normed => &pass.normed,
+                    Input::Residual => &pass.residual,
                     Input::Attended => &pass.attended,
                     Input::Mlp => &pass.mlp,
                 };
@@ -285,14 +289,21 @@ impl CpuMemory {
                 match output {
                     Output::Qkv => pass.qkv = y,
                     Output::Normed => pass.normed = y,
-                    Output::Logits => pass.logits = y,
+                    Output::Logits { bias } => {
+                        y.add_to_each(vector(bias));
+                        let cap = |x| spec.logit_cap.map_or(x, |cap| bounded(x, cap));
+                        if spec.logit_scale != 1.0 || spec.logit_cap.is_some() {
+                            y.data_mut().iter_mut().for_each(|logit| *logit = cap(*logit * spec.logit_scale));
+                        }
+                        pass.logits = y;
+                    }
                     Output::Residual { bias } => {
                         y.add_to_each(vector(bias));
-                        pass.residual.add(&y);
+                        pass.residual.add(&y, spec.residual_scale);
                     }
                     Output::Rotary { layer, bias } => {
                         y.add_to_each(vector(bias));
-                        pass.query = caches[layer].append(y, table(layer));
+                        pass.query = caches[layer].append(y, table(layer), &[]);
                     }
                     Output::Gate { bias, activation } => {
                         y.add_to_each(vector(bias));
@@ -308,17 +319,30 @@ impl CpuMemory {
             Op::QkNorm { layer, gain, bias } => {
                 let mut qkv = std::mem::take(&mut pass.qkv);
                 qkv.add_to_each(vector(bias));
-                let gains = vector(gain).split_at(spec.head_dim);
-                let (q, k) = (spec.num_attention_heads, spec.num_key_value_heads);
+                let (q, kv) = (spec.num_attention_heads, spec.num_key_value_heads);
+                // Heads that are normalised together, and the gains of each row [heads + kv_heads, head_dim].
+                let (each, gains) = match spec.qk_norm {
+                    Some(QkNorm::Width) => ([spec.q_width(), spec.kv_width()], vector(gain).to_vec()),
+                    _ => {
+                        let (of_q, of_k) = vector(gain).split_at(spec.head_dim);
+                        ([spec.head_dim; 2], [of_q.repeat(q), of_k.repeat(kv)].concat())
+                    }
+                };
+                let after = spec.qk_norm == Some(QkNorm::RotatedHeads);
+                let ones = vec![1.0; gains.len()];
+                let (before, after) = if after { (&ones, &gains[..]) } else { (&gains, &[][..]) };
+                let (q_before, k_before) = before.split_at(spec.q_width());
                 for row in 0..qkv.len() {
-                    let heads = qkv.row_mut(row).chunks_exact_mut(spec.head_dim).take(q + k);
-                    for (index, head) in heads.enumerate() {
-                        let gain = if index < q { gains.0 } else { gains.1 };
-                        let normed = norm_rms(&Rows::from_flat(head, spec.head_dim), gain, spec.norm_eps as f32);
-                        head.copy_from_slice(normed.row(0));
+                    let (queries, rest) = qkv.row_mut(row).split_at_mut(spec.q_width());
+                    let keys = &mut rest[..spec.kv_width()];
+                    for (values, gains, each) in [(queries, q_before, each[0]), (keys, k_before, each[1])] {
+                        for (values, gains) in values.chunks_exact_mut(each).zip(gains.chunks_exact(each)) {
+                            let normed = norm_rms(&Rows::from_flat(values, each), gains, spec.norm_eps as f32);
+                            values.copy_from_slice(normed.row(0));
+                        }
                     }
                 }
-                pass.query = caches[layer].append(qkv, table(layer));
+                pass.query = caches[layer].append(qkv, table(layer), after);
             }
             Op::Attention { layer } => pass.attended = caches[layer].attend(&pass.query),
         }

@@ -4,6 +4,7 @@ use super::rows::Rows;
 use super::simd::{arch, dot, exp, mul_add_vectors};
 use crate::model::Activation;
 use pulp::{Simd, WithSimd};
+use std::iter::repeat;
 
 /// Returns `x / rms(x) * gain` for each row, gain [width].
 pub fn norm_rms(x: &Rows, gain: &[f32], eps: f32) -> Rows {
@@ -49,7 +50,7 @@ pub fn norm_layer(x: &Rows, gain: &[f32], bias: &[f32], eps: f64) -> Rows {
         let mean = values.iter().map(|x| f64::from(*x)).sum::<f64>() / x.width as f64;
         let variance = values.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / x.width as f64;
         let scale = 1.0 / (variance + eps).sqrt();
-        let rules = gain.iter().zip(bias);
+        let rules = gain.iter().zip(bias.iter().chain(repeat(&0.0)));
         for ((y, x), (gain, bias)) in y.row_mut(row).iter_mut().zip(values).zip(rules) {
             *y = ((f64::from(*x) - mean) * scale) as f32 * gain + bias;
         }

@@ -79,16 +79,16 @@ impl Rows {
         Self { data: self.data[rows.start * self.stride..rows.end * self.stride].to_vec(), ..*self }
     }
 
-    /// Adds each row of `other` to the same row.
-    pub(super) fn add(&mut self, other: &Self) {
-        arch().dispatch(Add { to: &mut self.data, more: &other.data });
+    /// Adds each row of `other`, times a factor, to the same row.
+    pub(super) fn add(&mut self, other: &Self, factor: f32) {
+        arch().dispatch(Add { to: &mut self.data, more: &other.data, factor });
     }
 
     /// Adds a vector [width] to each row; an empty vector is zeros.
     pub(super) fn add_to_each(&mut self, vector: &[f32]) {
         if !vector.is_empty() {
             for row in 0..self.len() {
-                arch().dispatch(Add { to: self.row_mut(row), more: vector });
+                arch().dispatch(Add { to: self.row_mut(row), more: vector, factor: 1.0 });
             }
         }
     }
@@ -97,6 +97,7 @@ impl Rows {
 struct Add<'a> {
     to: &'a mut [f32],
     more: &'a [f32],
+    factor: f32,
 }
 
 impl WithSimd for Add<'_> {
@@ -104,7 +105,7 @@ impl WithSimd for Add<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        add_scaled(simd, self.to, 1.0, self.more);
+        add_scaled(simd, self.to, self.factor, self.more);
     }
 }
 

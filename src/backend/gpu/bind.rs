@@ -1,11 +1,11 @@
 //! Lowers the plan's steps to nodes with bound buffers, once at load.
 
-use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QuantiseDims};
+use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{AttentionSpan, KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
 use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
-use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
+use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId};
 
 /// A node whose uniform blocks, as (binding, block index), are not uploaded yet.
 pub(super) struct Lowered {
@@ -65,14 +65,18 @@ impl Binder<'_> {
     fn heads(&self, layer: usize) -> HeadDims {
         let spec = self.spec;
         let at = &spec.layers[layer];
+        let rope = at.rope.map(|rope| &spec.ropes[rope]);
+        let max_context = self.capacity.max_context;
         HeadDims {
             heads: spec.num_attention_heads as u32,
             kv_heads: spec.num_key_value_heads as u32,
             head_dim: spec.head_dim as u32,
-            rotary: at.rope.map_or(0, |rope| spec.ropes[rope].rotary_dim) as u32,
+            rotary: rope.map_or(0, |rope| rope.rotary_dim) as u32,
             q_stride: stride(spec.q_width()) as u32,
-            window: at.window.unwrap_or(self.capacity.max_context).min(1 << 30) as u32,
+            window: at.window.unwrap_or(max_context).min(1 << 30) as u32,
+            q_table: rope.map_or(0, |rope| (rope.tables() - 1) * max_context * rope.rotary_dim / 2) as u32,
             scale: spec.attention_scale,
+            cap: spec.attention_cap.unwrap_or(0.0),
             one: 1.0,
         }
     }
@@ -167,7 +171,12 @@ impl Binder<'_> {
                     (6, self.query.clone()),
                     (7, self.kv[layer].whole()),
                 ];
-                let blocks = vec![(1, uniforms.add(&[spec.norm_eps as f32])), (8, uniforms.add(&[self.heads(layer)]))];
+                let dims = QkNormDims {
+                    eps: spec.norm_eps as f32,
+                    across: u32::from(spec.qk_norm == Some(QkNorm::Width)),
+                    after: u32::from(spec.qk_norm == Some(QkNorm::RotatedHeads)),
+                };
+                let blocks = vec![(1, uniforms.add(&[dims])), (8, uniforms.add(&[self.heads(layer)]))];
                 let heads = spec.num_attention_heads + 2 * spec.num_key_value_heads;
                 let choice = KernelChoice::Always(Kernel::QkNorm(kv));
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads as u32), bindings, blocks }]
@@ -227,12 +236,17 @@ impl Binder<'_> {
         let (x, width, x_stride) = match input {
             Input::Normed if waits => (&self.gained, spec.hidden_size, gained),
             Input::Normed => (&self.normed, spec.hidden_size, hidden),
+            Input::Residual => (&self.residual, spec.hidden_size, hidden),
             Input::Attended => (&self.attended, spec.q_width(), stride(spec.q_width())),
             Input::Mlp => (&self.mlp, spec.intermediate_size, inner),
         };
         let (epilogue, y_stride, bias, y) = match output {
             Output::Qkv => (Epilogue::Store, spec.qkv_width(), None, &self.qkv),
-            Output::Logits => (Epilogue::Store, logits_stride(spec.vocab_size), None, &self.logits.whole()),
+            Output::Logits { bias } => {
+                let changes = spec.head_bias || spec.logit_scale != 1.0 || spec.logit_cap.is_some();
+                let epilogue = if changes { Epilogue::Head } else { Epilogue::Store };
+                (epilogue, logits_stride(spec.vocab_size), Some(bias), &self.logits.whole())
+            }
             Output::Normed => (Epilogue::Store, hidden, None, &self.normed),
             Output::Residual { bias } => (Epilogue::Residual, hidden, Some(bias), &self.residual),
             Output::Gate { bias, .. } => (Epilogue::Gate, inner, Some(bias), &self.mlp),
@@ -249,7 +263,8 @@ impl Binder<'_> {
         let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
         let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
-        let is_head = u32::from(output == Output::Logits);
+        let is_head = u32::from(matches!(output, Output::Logits { .. }));
+        let scale = if is_head == 1 { spec.logit_scale } else { spec.residual_scale };
         // Lengths of the row and of the norm's sums after it, in 16-byte units.
         let blocks = width.div_ceil(32) as u32;
         let (row, behind) = (blocks * 8, x_stride as u32 / 4 - blocks * 8);
@@ -284,6 +299,8 @@ impl Binder<'_> {
                 leaves: if norms.gain.is_some() { gained as u32 } else { 0 },
                 eps: spec.norm_eps as f32,
                 one: 1.0,
+                scale,
+                cap: spec.logit_cap.unwrap_or(0.0),
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());

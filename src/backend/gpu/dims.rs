@@ -38,6 +38,8 @@ pub(super) struct MatmulDims {
     pub leaves: u32,
     pub eps: f32,
     pub one: f32,
+    pub scale: f32,
+    pub cap: f32,
 }
 
 /// `QuantiseDims` in `shaders/quantise.wgsl`.
@@ -61,8 +63,19 @@ pub(super) struct HeadDims {
     pub rotary: u32,
     pub q_stride: u32,
     pub window: u32,
+    pub q_table: u32,
     pub scale: f32,
+    pub cap: f32,
     pub one: f32,
+}
+
+/// `QkNormDims` in `shaders/qk_norm.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct QkNormDims {
+    pub eps: f32,
+    pub across: u32,
+    pub after: u32,
 }
 
 /// `EmbedDims` in `shaders/embed.wgsl`.

@@ -107,7 +107,11 @@ impl Sizes {
             mlp: floats(rows, stride(spec.intermediate_size)),
             quantised: floats(if blueprint.may_quantise() { rows } else { 0 }, codes),
             logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
-            tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
+            tables: spec
+                .ropes
+                .iter()
+                .map(|rope| floats(rope.tables() * capacity.max_context, rope.rotary_dim))
+                .collect(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
         }
     }

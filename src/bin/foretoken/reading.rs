@@ -1,6 +1,8 @@
 //! Display of a model's config.
 
-use foretoken::internals::model::{Activation, LayerSpec, ModelSpec, NormKind, Residual, RopeScaling, RopeSpec};
+use foretoken::internals::model::{
+    Activation, LayerSpec, ModelSpec, NormKind, QkNorm, Residual, RopeScaling, RopeSpec,
+};
 
 /// Returns lines of title and text.
 pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
@@ -12,9 +14,13 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let residual = match spec.residual {
         Residual::Sequential => "attention, then the MLP",
         Residual::Parallel => "attention and MLP side by side, of the same rows",
+        Residual::ParallelOneNorm => "attention and MLP side by side, after one norm",
         Residual::PostNorms => "attention, then the MLP; each normalised once more before it is added",
+        Residual::OnlyPostNorms => "attention, then the MLP; each normalised only before it is added",
     };
-    let mut lines = vec![("norm", format!("{norm}, eps {:e}", spec.norm_eps)), ("residual", residual.into())];
+    let factor = if spec.residual_scale == 1.0 { String::new() } else { format!("; times {}", spec.residual_scale) };
+    let mut lines =
+        vec![("norm", format!("{norm}, eps {:e}", spec.norm_eps)), ("residual", format!("{residual}{factor}"))];
     if spec.learned_positions {
         lines.push(("positions", format!("{} learned embeddings", spec.max_position_embeddings)));
     }
@@ -32,9 +38,15 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         biases(spec.qkv_bias, "q, k, v"),
         biases(spec.output_bias, "the output"),
     ];
-    if spec.qk_norm {
-        attention.push("each head of q and k normalised".into());
-    }
+    attention.extend(spec.attention_cap.map(|cap| format!("scores bounded by {cap}")));
+    attention.extend(spec.qk_norm.map(|norm| {
+        let norm = match norm {
+            QkNorm::Heads => "each head of q and k normalised",
+            QkNorm::RotatedHeads => "each head of q and k normalised after rotation",
+            QkNorm::Width => "q and k normalised over all heads",
+        };
+        norm.to_owned()
+    }));
     lines.push(("attention", attention.join(", ")));
     let activation = match spec.mlp.activation {
         Activation::Silu => "silu",
@@ -47,6 +59,17 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let head = if spec.tie_word_embeddings { "the LM head too" } else { "with an LM head beside it" };
     let scale = if spec.embedding_scale == 1.0 { String::new() } else { format!("times {}, ", spec.embedding_scale) };
     lines.push(("embedding", format!("{scale}{head}")));
+    let mut logits = Vec::new();
+    if spec.head_bias {
+        logits.push("with a bias".to_owned());
+    }
+    if spec.logit_scale != 1.0 {
+        logits.push(format!("times {}", spec.logit_scale));
+    }
+    logits.extend(spec.logit_cap.map(|cap| format!("bounded by {cap}")));
+    if !logits.is_empty() {
+        lines.push(("logits", logits.join(", ")));
+    }
     lines
 }
 
@@ -57,13 +80,18 @@ fn described(rope: &RopeSpec, head_dim: usize) -> String {
         RopeScaling::Llama3 { factor, original_max_position_embeddings, .. } => {
             format!(", long waves stretched by {factor} from {original_max_position_embeddings} positions (llama3)")
         }
+        RopeScaling::Yarn { factor, original_max_position_embeddings: original, attention_factor, .. } => {
+            format!(", long waves stretched by {factor} from {original} positions, times {attention_factor} (yarn)")
+        }
         RopeScaling::LongRope { attention_factor, original_max_position_embeddings: original, .. } => {
             format!(
                 ", two lists of factors, up to {original} positions and beyond, times {attention_factor} (longrope)"
             )
         }
     };
-    format!("rotary, {} of {head_dim} elements of a head, base {}{scaling}", rope.rotary_dim, rope.theta)
+    let growth = rope.query_growth.map(|growth| format!(", q grows every {} positions", growth.original));
+    let growth = growth.unwrap_or_default();
+    format!("rotary, {} of {head_dim} elements of a head, base {}{scaling}{growth}", rope.rotary_dim, rope.theta)
 }
 
 /// Returns the layers for which `is` holds, counted from 0.

@@ -6,7 +6,8 @@ use super::*;
 #[test]
 fn a_score_that_is_not_finite_is_never_dropped() {
     const DIM: usize = 8;
-    let heads = LayerHeads { heads: 1, kv_heads: 1, head_dim: DIM, rotary: 0, window: 64, scale: 1.0 };
+    let heads =
+        LayerHeads { heads: 1, kv_heads: 1, head_dim: DIM, rotary: 0, window: 64, scale: 1.0, cap: None, q_table: 0 };
     for sign in [1.0, -1.0] {
         for broken in [None, Some(0), Some(3), Some(16)] {
             let mut cache = Cache::new(heads, KvDtype::F16);
@@ -17,7 +18,7 @@ fn a_score_that_is_not_finite_is_never_dropped() {
                 qkv.row_mut(row)[DIM..2 * DIM].fill(key);
                 qkv.row_mut(row)[2 * DIM..].fill(1.0);
             }
-            let q = cache.append(qkv, &[]);
+            let q = cache.append(qkv, &[], &[]);
             let attended = cache.attend(&q);
             for row in 0..attended.len() {
                 let is_finite = attended.row(row).iter().all(|value| value.is_finite());

@@ -1,7 +1,9 @@
 //! Conversion of a model's description to GGUF metadata, with a check that nothing is lost.
 
 use super::header::Header;
-use foretoken::internals::model::{ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table};
+use foretoken::internals::model::{
+    ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table, yarn_growth,
+};
 use serde_json::Value;
 use std::f64::consts::TAU;
 
@@ -29,6 +31,19 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
             header.flag(&key("use_parallel_residual"), spec.residual == Residual::Parallel);
         }
     }
+    let factors = [
+        ("attention.scale", spec.attention_scale, spec.architecture.has_attention_multiplier()),
+        ("embedding_scale", spec.embedding_scale, spec.architecture.has_attention_multiplier()),
+        ("residual_scale", spec.residual_scale, spec.residual_scale != 1.0),
+        ("attn_logit_softcapping", spec.attention_cap.unwrap_or(0.0), spec.attention_cap.is_some()),
+        ("final_logit_softcapping", spec.logit_cap.unwrap_or(0.0), spec.logit_cap.is_some()),
+    ];
+    for (name, factor, _) in factors.into_iter().filter(|(.., is_given)| *is_given) {
+        header.number(&key(name), f64::from(factor));
+    }
+    if let Some(scale) = spec.architecture.stored_logit_scale(spec.logit_scale) {
+        header.number(&key("logit_scale"), f64::from(scale));
+    }
     if let Some(window) = spec.layers.iter().find_map(|layer| layer.window) {
         header.count(&key("attention.sliding_window"), window);
         if spec.layers.iter().any(|layer| layer.window.is_none()) {
@@ -42,11 +57,25 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     if let Some(of_windows) = spec.ropes.get(1) {
         header.number(&key("rope.freq_base_swa"), of_windows.theta);
     }
+    if let Some(growth) = rope.query_growth {
+        header.number(&key("attention.temperature_scale"), growth.beta);
+        header.count(&key("rope.scaling.original_context_length"), growth.original as usize);
+    }
     match &rope.scaling {
         RopeScaling::None | RopeScaling::Llama3 { .. } => {}
         RopeScaling::Linear { factor } => {
             header.text(&key("rope.scaling.type"), "linear");
             header.number(&key("rope.scaling.factor"), *factor);
+        }
+        RopeScaling::Yarn {
+            factor, beta_fast, beta_slow, attention_factor, original_max_position_embeddings, ..
+        } => {
+            header.text(&key("rope.scaling.type"), "yarn");
+            header.number(&key("rope.scaling.factor"), *factor);
+            header.count(&key("rope.scaling.original_context_length"), *original_max_position_embeddings as usize);
+            header.number(&key("rope.scaling.yarn_beta_fast"), *beta_fast);
+            header.number(&key("rope.scaling.yarn_beta_slow"), *beta_slow);
+            header.number(&key("rope.scaling.attn_factor"), attention_factor / yarn_growth(*factor, 1.0));
         }
         RopeScaling::LongRope { attention_factor, original_max_position_embeddings, .. } => {
             header.number(&key("rope.scaling.attn_factor"), *attention_factor);
@@ -59,9 +88,9 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
 /// Returns tensors that are part of the description: factors of wavelengths.
 pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
     let narrow = |factors: &[f64]| factors.iter().map(|factor| *factor as f32).collect();
-    let Some(RopeSpec { theta, rotary_dim, scaling }) = spec.ropes.first() else { return Vec::new() };
+    let Some(RopeSpec { theta, rotary_dim, scaling, .. }) = spec.ropes.first() else { return Vec::new() };
     match scaling {
-        RopeScaling::None | RopeScaling::Linear { .. } => Vec::new(),
+        RopeScaling::None | RopeScaling::Linear { .. } | RopeScaling::Yarn { .. } => Vec::new(),
         RopeScaling::LongRope { short_factor, long_factor, .. } => {
             vec![("rope_factors_long.weight", narrow(long_factor)), ("rope_factors_short.weight", narrow(short_factor))]
         }

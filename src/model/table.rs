@@ -1,0 +1,425 @@
+//! Rows of the table of architectures: facts about each.
+
+use super::architecture::{
+    AttentionScale, Facts, KvHeads, NormKind, ProjectionBias, Residual, RopeFacts, Slides, Unrotated,
+};
+use super::names;
+use super::spec::QkNorm;
+
+const ROPE: RopeFacts = RopeFacts { layer_type: None, theta_key: "rope_theta", theta: 10_000.0 };
+const ATTENTION_BIAS: ProjectionBias = ProjectionBias::Key("attention_bias", false);
+const MLP_BIAS: ProjectionBias = ProjectionBias::Key("mlp_bias", false);
+
+pub(super) const LLAMA: Facts = Facts {
+    model_type: "llama",
+    multimodal: None,
+    gguf: "llama",
+    names: &names::LLAMA,
+    gguf_names: &names::GGUF_PERMUTED,
+    keys: &[],
+    sizes: &[],
+    refused: &[],
+    norm: NormKind::Rms,
+    norm_bias: true,
+    norm_eps: 1e-6,
+    residual: Residual::Sequential,
+    learned_positions: false,
+    ropes: &[ROPE],
+    rotary_factor: None,
+    original_positions: None,
+    unrotated: Unrotated::No,
+    kv_heads: KvHeads::All,
+    head_dim: None,
+    attention_scale: AttentionScale::HeadDim,
+    slides: Slides::Never,
+    sliding_window: None,
+    layer_types: false,
+    qkv_bias: ATTENTION_BIAS,
+    output_bias: ATTENTION_BIAS,
+    qk_norm: None,
+    gated: true,
+    activation: "silu",
+    mlp_bias: MLP_BIAS,
+    mlp_ratio: None,
+    scaled_embedding: false,
+    multipliers: false,
+    tie_word_embeddings: false,
+    head_bias: false,
+    logit_scale: None,
+    attention_cap: None,
+    logit_cap: None,
+    bos_token_id: Some(1),
+    eos_token_id: &[2],
+};
+
+pub(super) const MISTRAL: Facts = Facts {
+    model_type: "mistral",
+    kv_heads: KvHeads::Count(8),
+    slides: Slides::Always,
+    sliding_window: Some(4096),
+    layer_types: true,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
+    ..LLAMA
+};
+
+pub(super) const QWEN2: Facts = Facts {
+    model_type: "qwen2",
+    gguf: "qwen2",
+    gguf_names: &names::GGUF,
+    kv_heads: KvHeads::Count(32),
+    slides: Slides::FromMaxWindowLayers,
+    sliding_window: Some(4096),
+    layer_types: true,
+    qkv_bias: ProjectionBias::Yes,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
+    bos_token_id: None,
+    eos_token_id: &[],
+    ..LLAMA
+};
+
+pub(super) const QWEN3: Facts = Facts {
+    model_type: "qwen3",
+    gguf: "qwen3",
+    head_dim: Some(128),
+    qkv_bias: ATTENTION_BIAS,
+    output_bias: ATTENTION_BIAS,
+    qk_norm: Some(QkNorm::Heads),
+    ..QWEN2
+};
+
+pub(super) const SMOL_LM3: Facts = Facts {
+    model_type: "smollm3",
+    gguf: "smollm3",
+    ropes: &[RopeFacts { theta: 2_000_000.0, ..ROPE }],
+    unrotated: Unrotated::Listed,
+    kv_heads: KvHeads::Count(4),
+    slides: Slides::WithoutRotation,
+    layer_types: true,
+    tie_word_embeddings: true,
+    bos_token_id: Some(128_000),
+    eos_token_id: &[128_001],
+    ..LLAMA
+};
+
+pub(super) const GEMMA3: Facts = Facts {
+    model_type: "gemma3_text",
+    multimodal: Some("gemma3"),
+    sizes: &[("vocab_size", 262_208), ("num_attention_heads", 8), ("max_position_embeddings", 131_072)],
+    gguf: "gemma3",
+    names: &names::GEMMA3,
+    gguf_names: &names::GGUF,
+    keys: &[("hidden_act", "hidden_activation")],
+    // A bias would have to be added before the norm that follows the projection.
+    refused: &["attention_bias"],
+    residual: Residual::PostNorms,
+    ropes: &[
+        RopeFacts { layer_type: Some("full_attention"), theta: 1_000_000.0, ..ROPE },
+        RopeFacts { layer_type: Some("sliding_attention"), theta_key: "rope_local_base_freq", ..ROPE },
+    ],
+    kv_heads: KvHeads::Count(4),
+    head_dim: Some(256),
+    attention_scale: AttentionScale::QueryScalar(256.0),
+    slides: Slides::Pattern(6),
+    sliding_window: Some(4096),
+    layer_types: true,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    qk_norm: Some(QkNorm::Heads),
+    activation: "gelu_pytorch_tanh",
+    mlp_bias: ProjectionBias::No,
+    scaled_embedding: true,
+    tie_word_embeddings: true,
+    bos_token_id: Some(2),
+    eos_token_id: &[1],
+    ..LLAMA
+};
+
+pub(super) const PHI3: Facts = Facts {
+    model_type: "phi3",
+    gguf: "phi3",
+    names: &names::PHI3,
+    gguf_names: &names::GGUF_FUSED,
+    norm_eps: 1e-5,
+    rotary_factor: Some(1.0),
+    original_positions: Some(4096.0),
+    slides: Slides::Always,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
+    eos_token_id: &[32_000],
+    ..LLAMA
+};
+
+pub(super) const GPT2: Facts = Facts {
+    model_type: "gpt2",
+    gguf: "gpt2",
+    names: &names::GPT2,
+    gguf_names: &names::GGUF_FUSED,
+    keys: &[
+        ("hidden_size", "n_embd"),
+        ("intermediate_size", "n_inner"),
+        ("num_attention_heads", "n_head"),
+        ("num_hidden_layers", "n_layer"),
+        ("max_position_embeddings", "n_positions"),
+        ("hidden_act", "activation_function"),
+        ("rms_norm_eps", "layer_norm_epsilon"),
+    ],
+    norm: NormKind::Layer,
+    norm_eps: 1e-5,
+    learned_positions: true,
+    ropes: &[],
+    attention_scale: AttentionScale::Optional,
+    qkv_bias: ProjectionBias::Yes,
+    output_bias: ProjectionBias::Yes,
+    gated: false,
+    activation: "gelu_new",
+    mlp_bias: ProjectionBias::Yes,
+    mlp_ratio: Some(4),
+    tie_word_embeddings: true,
+    bos_token_id: Some(50_256),
+    eos_token_id: &[50_256],
+    ..LLAMA
+};
+
+pub(super) const GPT_BIG_CODE: Facts = Facts {
+    model_type: "gpt_bigcode",
+    gguf: "starcoder",
+    names: &names::GPT_BIG_CODE,
+    kv_heads: KvHeads::MultiQuery,
+    activation: "gelu_pytorch_tanh",
+    ..GPT2
+};
+
+pub(super) const GPT_NEO_X: Facts = Facts {
+    model_type: "gpt_neox",
+    gguf: "gptneox",
+    names: &names::GPT_NEO_X,
+    gguf_names: &names::GGUF_FUSED,
+    keys: &[
+        ("rms_norm_eps", "layer_norm_eps"),
+        ("partial_rotary_factor", "rotary_pct"),
+        ("rope_theta", "rotary_emb_base"),
+    ],
+    norm: NormKind::Layer,
+    norm_eps: 1e-5,
+    residual: Residual::Parallel,
+    rotary_factor: Some(0.25),
+    qkv_bias: ProjectionBias::Key("attention_bias", true),
+    output_bias: ProjectionBias::Key("attention_bias", true),
+    gated: false,
+    activation: "gelu",
+    mlp_bias: ProjectionBias::Yes,
+    bos_token_id: Some(0),
+    eos_token_id: &[2],
+    ..LLAMA
+};
+
+pub(super) const SEED_OSS: Facts = Facts {
+    model_type: "seed_oss",
+    gguf: "seed_oss",
+    gguf_names: &names::GGUF_SEED_OSS,
+    kv_heads: KvHeads::Count(8),
+    head_dim: Some(128),
+    qkv_bias: ProjectionBias::Key("attention_bias", true),
+    output_bias: ProjectionBias::Key("attention_out_bias", false),
+    bos_token_id: Some(0),
+    ..LLAMA
+};
+
+pub(super) const ERNIE4_5: Facts = Facts {
+    model_type: "ernie4_5",
+    gguf: "ernie4_5",
+    names: &names::ERNIE4_5,
+    keys: &[("attention_bias", "use_bias"), ("mlp_bias", "use_bias")],
+    norm_eps: 1e-5,
+    ropes: &[RopeFacts { theta: 500_000.0, ..ROPE }],
+    kv_heads: KvHeads::Count(2),
+    head_dim: Some(128),
+    tie_word_embeddings: true,
+    ..LLAMA
+};
+
+pub(super) const STAR_CODER2: Facts = Facts {
+    model_type: "starcoder2",
+    gguf: "starcoder2",
+    names: &names::STAR_CODER2,
+    gguf_names: &names::GGUF_PLAIN_MLP,
+    keys: &[("rms_norm_eps", "norm_epsilon"), ("attention_bias", "use_bias"), ("mlp_bias", "use_bias")],
+    norm: NormKind::Layer,
+    norm_eps: 1e-5,
+    kv_heads: KvHeads::Count(2),
+    slides: Slides::Always,
+    qkv_bias: ProjectionBias::Key("attention_bias", true),
+    output_bias: ProjectionBias::Key("attention_bias", true),
+    gated: false,
+    activation: "gelu_pytorch_tanh",
+    mlp_bias: ProjectionBias::Key("mlp_bias", true),
+    tie_word_embeddings: true,
+    bos_token_id: Some(50_256),
+    eos_token_id: &[50_256],
+    ..LLAMA
+};
+
+pub(super) const GLM4: Facts = Facts {
+    model_type: "glm4",
+    gguf: "glm4",
+    names: &names::GLM4,
+    gguf_names: &names::GGUF_GLM4,
+    norm_eps: 1.5625e-7,
+    residual: Residual::PostNorms,
+    rotary_factor: Some(0.5),
+    kv_heads: KvHeads::Count(2),
+    head_dim: Some(128),
+    qkv_bias: ProjectionBias::Key("attention_bias", true),
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
+    bos_token_id: None,
+    eos_token_id: &[151_329, 151_336, 151_338],
+    ..LLAMA
+};
+
+pub(super) const MINISTRAL3: Facts = Facts {
+    model_type: "ministral3",
+    multimodal: Some("mistral3"),
+    gguf: "mistral3",
+    norm_eps: 1e-5,
+    kv_heads: KvHeads::Count(8),
+    head_dim: Some(128),
+    slides: Slides::Always,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
+    ..LLAMA
+};
+
+pub(super) const GRANITE: Facts = Facts {
+    model_type: "granite",
+    gguf: "granite",
+    attention_scale: AttentionScale::Multiplier,
+    multipliers: true,
+    ..LLAMA
+};
+
+pub(super) const GRANITE_MOE_HYBRID: Facts = Facts {
+    model_type: "granitemoehybrid",
+    gguf: "granitehybrid",
+    names: &names::GRANITE_MOE_HYBRID,
+    keys: &[("intermediate_size", "shared_intermediate_size")],
+    unrotated: Unrotated::ByType,
+    layer_types: true,
+    mlp_bias: ProjectionBias::No,
+    ..GRANITE
+};
+
+pub(super) const GEMMA2: Facts = Facts {
+    model_type: "gemma2",
+    multimodal: None,
+    sizes: &[],
+    gguf: "gemma2",
+    ropes: &[ROPE],
+    slides: Slides::Pattern(2),
+    qk_norm: None,
+    attention_cap: Some(50.0),
+    logit_cap: Some(30.0),
+    ..GEMMA3
+};
+
+pub(super) const OLMO2: Facts = Facts {
+    model_type: "olmo2",
+    gguf: "olmo2",
+    names: &names::OLMO2,
+    gguf_names: &names::GGUF,
+    norm_eps: 1e-5,
+    residual: Residual::OnlyPostNorms,
+    qk_norm: Some(QkNorm::Width),
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    mlp_bias: ProjectionBias::No,
+    // A bias would have to be added before the norm that follows the projection.
+    refused: &["attention_bias"],
+    bos_token_id: None,
+    eos_token_id: &[50_279],
+    ..LLAMA
+};
+
+pub(super) const OLMO3: Facts = Facts {
+    model_type: "olmo3",
+    ropes: &[
+        RopeFacts { layer_type: Some("full_attention"), theta: 500_000.0, ..ROPE },
+        RopeFacts { layer_type: Some("sliding_attention"), theta: 500_000.0, ..ROPE },
+    ],
+    slides: Slides::Pattern(4),
+    sliding_window: Some(4096),
+    layer_types: true,
+    ..OLMO2
+};
+
+pub(super) const EXAONE4: Facts = Facts {
+    model_type: "exaone4",
+    gguf: "exaone4",
+    unrotated: Unrotated::WithoutWindow,
+    kv_heads: KvHeads::Count(32),
+    slides: Slides::Pattern(4),
+    sliding_window: Some(4096),
+    layer_types: true,
+    qk_norm: Some(QkNorm::Heads),
+    refused: &[],
+    bos_token_id: Some(0),
+    eos_token_id: &[2],
+    ..OLMO2
+};
+
+pub(super) const HUNYUAN_DENSE: Facts = Facts {
+    model_type: "hunyuan_v1_dense",
+    gguf: "hunyuan-dense",
+    names: &names::HUNYUAN_DENSE,
+    gguf_names: &names::GGUF,
+    norm_eps: 1e-5,
+    qk_norm: Some(QkNorm::RotatedHeads),
+    mlp_bias: ProjectionBias::No,
+    ..LLAMA
+};
+
+pub(super) const COHERE2: Facts = Facts {
+    model_type: "cohere2",
+    gguf: "cohere2",
+    names: &names::COHERE2,
+    keys: &[("rms_norm_eps", "layer_norm_eps")],
+    norm: NormKind::Layer,
+    norm_bias: false,
+    norm_eps: 1e-5,
+    residual: Residual::ParallelOneNorm,
+    unrotated: Unrotated::WithoutWindow,
+    slides: Slides::Pattern(4),
+    sliding_window: Some(4096),
+    layer_types: true,
+    mlp_bias: ProjectionBias::No,
+    tie_word_embeddings: true,
+    logit_scale: Some(0.0625),
+    bos_token_id: Some(5),
+    eos_token_id: &[255_001],
+    ..LLAMA
+};
+
+pub(super) const PHI: Facts = Facts {
+    model_type: "phi",
+    gguf: "phi2",
+    names: &names::PHI,
+    gguf_names: &names::GGUF_PLAIN_MLP,
+    keys: &[("rms_norm_eps", "layer_norm_eps")],
+    refused: &["qk_layernorm"],
+    norm: NormKind::Layer,
+    norm_eps: 1e-5,
+    residual: Residual::ParallelOneNorm,
+    rotary_factor: Some(0.5),
+    qkv_bias: ProjectionBias::Yes,
+    output_bias: ProjectionBias::Yes,
+    gated: false,
+    activation: "gelu_new",
+    mlp_bias: ProjectionBias::Yes,
+    head_bias: true,
+    ..LLAMA
+};
