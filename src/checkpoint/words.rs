@@ -82,6 +82,13 @@ impl WordFiles<'_> {
         values.insert("model_type".into(), self.architecture.clone().into());
         for (word, keys) in WORDS {
             let Some(value) = keys.iter().find_map(|key| self.get(key)) else { continue };
+            // Some files list what is the same in each layer.
+            let value = match value {
+                Value::Array(all) if word != "sliding_window_pattern" && all.iter().all(|each| *each == all[0]) => {
+                    all.into_iter().next().unwrap_or_default()
+                }
+                value => value,
+            };
             match word.split_once('.') {
                 Some((_, word)) => scaling.insert(word.into(), value),
                 None => values.insert(word.into(), value),

@@ -160,6 +160,17 @@ pub(super) enum Slides {
     Pattern(usize),
 }
 
+/// Presence of `layer_types`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayerTypes {
+    /// It is ignored.
+    No,
+    /// It may select the layers with a window.
+    Optional,
+    /// Without it, layers would be of kinds that are not supported.
+    Required,
+}
+
 /// Layers that do not rotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unrotated {
@@ -195,6 +206,8 @@ pub(super) struct Facts {
     pub gguf_names: &'static Names,
     /// Keys with a different name here: (usual name, name here).
     pub keys: &'static [(&'static str, &'static str)],
+    /// Keys that have no effect without experts.
+    pub unused: &'static [&'static str],
     /// Keys of sizes that published configs leave out, with their defaults.
     pub sizes: &'static [(&'static str, usize)],
     /// Keys that must be missing, null, false or zero here, in addition to those of all models.
@@ -218,8 +231,7 @@ pub(super) struct Facts {
     pub attention_scale: AttentionScale,
     pub slides: Slides,
     pub sliding_window: Option<usize>,
-    /// `true`: `layer_types` may select the layers with a window.
-    pub layer_types: bool,
+    pub layer_types: LayerTypes,
     pub qkv_bias: ProjectionBias,
     pub output_bias: ProjectionBias,
     pub qk_norm: Option<QkNorm>,

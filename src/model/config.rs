@@ -1,6 +1,8 @@
 //! Reads `config.json`, or the same keys from a GGUF file, into a [`ModelSpec`], by the table of architectures.
 
-use super::architecture::{Architecture, AttentionScale, Facts, KvHeads, ProjectionBias, Residual, Slides, Unrotated};
+use super::architecture::{
+    Architecture, AttentionScale, Facts, KvHeads, LayerTypes, ProjectionBias, Residual, Slides, Unrotated,
+};
 use super::config_rope::ropes;
 use super::keys::Keys;
 use super::names::Naming;
@@ -91,7 +93,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     let architecture = Architecture::named(keys.text("model_type", None)?, naming)?;
     let facts = architecture.facts();
     let keys = match naming {
-        Naming::HuggingFace => keys.renamed(facts.keys)?,
+        Naming::HuggingFace => keys.without(facts.unused).renamed(facts.keys)?,
         Naming::Gguf => keys,
     };
     let keys = facts.sizes.iter().fold(keys, |keys, (key, size)| keys.or(key, (*size).into()));
@@ -120,7 +122,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         Residual::Parallel if !keys.flag("use_parallel_residual", true)? => Residual::Sequential,
         residual => residual,
     };
-    let layers = layers(&keys, facts, num_layers)?;
+    let layers = layers(&keys, facts, naming, num_layers)?;
     let mut ropes = ropes(&keys, facts, head_dim, max_position_embeddings)?;
     if layers.iter().all(|layer| layer.rope != Some(1)) {
         ropes.truncate(1);
@@ -254,7 +256,7 @@ fn activation(keys: &Keys, facts: &Facts) -> Result<Activation> {
 }
 
 /// Returns window and rotation of each layer.
-fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
+fn layers(keys: &Keys, facts: &Facts, naming: Naming, count: usize) -> Result<Vec<LayerSpec>> {
     let has_window = match facts.slides {
         Slides::Never => false,
         Slides::Always | Slides::Pattern(_) => true,
@@ -262,7 +264,14 @@ fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
     };
     let window = if has_window { keys.nullable("sliding_window", 1..=1 << 24, facts.sliding_window)? } else { None };
     let rotates = rotates(keys, facts, count)?;
-    let types = if facts.layer_types { keys.list("layer_types", count..=count)? } else { None };
+    let types = match facts.layer_types {
+        LayerTypes::No => None,
+        LayerTypes::Required if naming == Naming::HuggingFace => {
+            keys.required("layer_types")?;
+            keys.list("layer_types", count..=count)?
+        }
+        _ => keys.list("layer_types", count..=count)?,
+    };
     let slides: Vec<bool> = match facts.slides {
         _ if types.is_some() => vec![false; count],
         Slides::Never | Slides::Always => vec![window.is_some(); count],

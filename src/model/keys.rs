@@ -28,6 +28,12 @@ impl Keys {
         Self { file: file.into(), prefix: String::new(), values, called: &[] }
     }
 
+    /// Removes keys.
+    pub fn without(mut self, keys: &[&str]) -> Self {
+        self.values.retain(|key, _| !keys.contains(&key.as_str()));
+        self
+    }
+
     /// Sets keys with different names.
     ///
     /// # Errors

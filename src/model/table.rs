@@ -1,7 +1,7 @@
 //! Rows of the table of architectures: facts about each.
 
 use super::architecture::{
-    AttentionScale, Facts, KvHeads, NormKind, ProjectionBias, Residual, RopeFacts, Slides, Unrotated,
+    AttentionScale, Facts, KvHeads, LayerTypes, NormKind, ProjectionBias, Residual, RopeFacts, Slides, Unrotated,
 };
 use super::names;
 use super::spec::QkNorm;
@@ -17,6 +17,7 @@ pub(super) const LLAMA: Facts = Facts {
     names: &names::LLAMA,
     gguf_names: &names::GGUF_PERMUTED,
     keys: &[],
+    unused: &[],
     sizes: &[],
     refused: &[],
     norm: NormKind::Rms,
@@ -33,7 +34,7 @@ pub(super) const LLAMA: Facts = Facts {
     attention_scale: AttentionScale::HeadDim,
     slides: Slides::Never,
     sliding_window: None,
-    layer_types: false,
+    layer_types: LayerTypes::No,
     qkv_bias: ATTENTION_BIAS,
     output_bias: ATTENTION_BIAS,
     qk_norm: None,
@@ -57,7 +58,7 @@ pub(super) const MISTRAL: Facts = Facts {
     kv_heads: KvHeads::Count(8),
     slides: Slides::Always,
     sliding_window: Some(4096),
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     qkv_bias: ProjectionBias::No,
     output_bias: ProjectionBias::No,
     mlp_bias: ProjectionBias::No,
@@ -71,7 +72,7 @@ pub(super) const QWEN2: Facts = Facts {
     kv_heads: KvHeads::Count(32),
     slides: Slides::FromMaxWindowLayers,
     sliding_window: Some(4096),
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     qkv_bias: ProjectionBias::Yes,
     output_bias: ProjectionBias::No,
     mlp_bias: ProjectionBias::No,
@@ -97,7 +98,7 @@ pub(super) const SMOL_LM3: Facts = Facts {
     unrotated: Unrotated::Listed,
     kv_heads: KvHeads::Count(4),
     slides: Slides::WithoutRotation,
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     tie_word_embeddings: true,
     bos_token_id: Some(128_000),
     eos_token_id: &[128_001],
@@ -124,7 +125,7 @@ pub(super) const GEMMA3: Facts = Facts {
     attention_scale: AttentionScale::QueryScalar(256.0),
     slides: Slides::Pattern(6),
     sliding_window: Some(4096),
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     qkv_bias: ProjectionBias::No,
     output_bias: ProjectionBias::No,
     qk_norm: Some(QkNorm::Heads),
@@ -308,8 +309,9 @@ pub(super) const GRANITE_MOE_HYBRID: Facts = Facts {
     gguf: "granitehybrid",
     names: &names::GRANITE_MOE_HYBRID,
     keys: &[("intermediate_size", "shared_intermediate_size")],
+    unused: &["intermediate_size"],
     unrotated: Unrotated::ByType,
-    layer_types: true,
+    layer_types: LayerTypes::Required,
     mlp_bias: ProjectionBias::No,
     ..GRANITE
 };
@@ -353,7 +355,7 @@ pub(super) const OLMO3: Facts = Facts {
     ],
     slides: Slides::Pattern(4),
     sliding_window: Some(4096),
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     ..OLMO2
 };
 
@@ -364,7 +366,7 @@ pub(super) const EXAONE4: Facts = Facts {
     kv_heads: KvHeads::Count(32),
     slides: Slides::Pattern(4),
     sliding_window: Some(4096),
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     qk_norm: Some(QkNorm::Heads),
     refused: &[],
     bos_token_id: Some(0),
@@ -395,7 +397,7 @@ pub(super) const COHERE2: Facts = Facts {
     unrotated: Unrotated::WithoutWindow,
     slides: Slides::Pattern(4),
     sliding_window: Some(4096),
-    layer_types: true,
+    layer_types: LayerTypes::Optional,
     mlp_bias: ProjectionBias::No,
     tie_word_embeddings: true,
     logit_scale: Some(0.0625),

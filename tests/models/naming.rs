@@ -1,10 +1,10 @@
 //! Models with llama.cpp's names and layouts: the goldens, rearranged as its converter does, give the same logits.
 
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
-use foretoken::WeightDtype;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::model::{Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
 use foretoken::internals::weights::{InMemory, Weights};
+use foretoken::{Error, WeightDtype};
 use half::{bf16, f16};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -275,4 +275,51 @@ fn the_text_part_of_a_model_that_sees_is_a_model() {
     let spec = parse_config(outer.to_string().as_bytes(), None).unwrap();
     assert_eq!((spec.vocab_size, spec.num_attention_heads, spec.num_key_value_heads), (262_208, 8, 4));
     assert_eq!((spec.head_dim, spec.max_position_embeddings, spec.eos_token_id), (256, 131_072, vec![1, 106]));
+}
+
+/// Granite 4 with attention in every layer: gate and up are one tensor, and other keys of the config describe layers that are not there.
+#[test]
+fn a_hybrid_model_without_recurrent_layers_computes_what_granite_does() {
+    let folder = path("tests/golden/models/granite");
+    let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let fused: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+        .iter()
+        .filter(|(name, _)| !name.contains("up_proj"))
+        .map(|(name, view)| match name.strip_suffix("mlp.gate_proj.weight") {
+            None => {
+                (name.replace("mlp.down_proj", "shared_mlp.output_linear"), view.shape().into(), view.data().into())
+            }
+            Some(layer) => {
+                let up = tensors.tensor(&format!("{layer}mlp.up_proj.weight")).unwrap();
+                let shape = vec![2 * view.shape()[0], view.shape()[1]];
+                (format!("{layer}shared_mlp.input_linear.weight"), shape, [view.data(), up.data()].concat())
+            }
+        })
+        .collect();
+    let views =
+        fused.iter().map(|(name, shape, data)| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
+    let file = safetensors::serialize(views, None).unwrap();
+    let weights = run(Weights::open(InMemory::new("hybrid", [("model.safetensors", file.into())]))).unwrap();
+    let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    config["model_type"] = "granitemoehybrid".into();
+    config["shared_intermediate_size"] = config["intermediate_size"].take();
+    config["intermediate_size"] = 9.into();
+    config["num_local_experts"] = 0.into();
+    let parse = |config: &Value| parse_config(config.to_string().as_bytes(), None);
+    assert!(matches!(parse(&config), Err(Error::BadConfig { key, .. }) if key == "layer_types"));
+    let layers = config["num_hidden_layers"].as_u64().unwrap() as usize;
+    config["layer_types"] = vec!["mamba"; layers].into();
+    assert!(matches!(parse(&config), Err(Error::BadConfig { key, .. }) if key == "layer_types"));
+    config["layer_types"] = vec!["attention"; layers].into();
+    let spec = parse(&config).unwrap();
+    config["position_embedding_type"] = "nope".into();
+    assert!(parse(&config).unwrap().layers.iter().all(|layer| layer.rope.is_none()));
+
+    let gpu = gpu();
+    let prompt = Golden::read(&folder).prompt_ids;
+    let hybrid = Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
+    let ours = run(engine_of(&gpu, (hybrid, weights), None).logits(&prompt, 64)).unwrap();
+    let theirs = run(engine(&gpu, &folder, None, capacity()).logits(&prompt, 64)).unwrap();
+    assert_eq!(ours, theirs);
 }
