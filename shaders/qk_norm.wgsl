@@ -11,7 +11,7 @@ struct QkNormDims {
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: QkNormDims;
 @group(0) @binding(2) var<storage, read> qkv: array<f32>;   // (rows, (heads + 2 kv_heads) head_dim)
-@group(0) @binding(3) var<storage, read> gain: array<f32>;  // (2, head_dim): of q, of k; or (heads + kv_heads, head_dim)
+@group(0) @binding(3) var<storage, read> gain: array<f32>;  // (heads + kv_heads, head_dim)
 @group(0) @binding(4) var<storage, read> bias: array<f32>;  // like a row of qkv
 
 @compute @workgroup_size(THREADS)
@@ -37,8 +37,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let at = head * heads.head_dim + i;
         var pair = vec2f(qkv[base + i] + bias[at], qkv[base + i + 1u] + bias[at + 1u]);
         if (head < heads.heads + heads.kv_heads) {
-            let g = select(select(0u, heads.head_dim, is_cached) + i, at, dims.across == 1u);
-            let gains = vec2f(gain[g], gain[g + 1u]);
+            let gains = vec2f(gain[at], gain[at + 1u]);
             let before = select(gains, vec2f(1.0), dims.after == 1u);
             pair = rotate(head, step.position + row, i, pair * scale * before);
             pair *= select(vec2f(1.0), gains, dims.after == 1u);

@@ -91,7 +91,7 @@ pub enum Op {
     QkNorm {
         /// Layer, for its cache and rope.
         layer: usize,
-        /// Gains of q and k: [2, head_dim], or [heads + kv_heads, head_dim] for norms of the whole width.
+        /// Gains of q and k [heads + kv_heads, head_dim].
         gain: VectorId,
         /// Bias of the fused projection.
         bias: VectorId,
@@ -337,13 +337,13 @@ impl Builder<'_> {
         let output = if spec.qk_norm.is_some() { Output::Qkv } else { Output::Rotary { layer, bias } };
         self.body.push(Op::Matmul { input, matrix, output });
         if let Some(norm) = spec.qk_norm {
-            let (q, k) = match norm {
-                QkNorm::Heads | QkNorm::RotatedHeads => (1, 1),
-                QkNorm::Width => (spec.num_attention_heads, spec.num_key_value_heads),
-            };
-            let gains = [(names.q_norm, q), (names.k_norm, k)];
-            let gains = gains.map(|(tensor, heads)| Part::whole(name(tensor), heads * spec.head_dim));
-            let gain = self.gain(&label("qk norm"), &gains, pairs(q + k));
+            let (q, k) = (spec.num_attention_heads, spec.num_key_value_heads);
+            let parts = [(names.q_norm, q), (names.k_norm, k)].map(|(tensor, heads)| match norm {
+                QkNorm::Width => vec![Part::whole(name(tensor), heads * spec.head_dim)],
+                // All heads have the same gains.
+                QkNorm::Heads | QkNorm::RotatedHeads => vec![Part::whole(name(tensor), spec.head_dim); heads],
+            });
+            let gain = self.gain(&label("qk norm"), &parts.concat(), pairs(q + k));
             self.body.push(Op::QkNorm { layer, gain, bias });
         }
         self.body.push(Op::Attention { layer });

@@ -1039,6 +1039,12 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
         let norm = [QkNorm::Heads, QkNorm::RotatedHeads, QkNorm::Width][case % 3];
         let gains = if norm == QkNorm::Width { heads.heads + heads.kv_heads } else { 2 };
         let gains = lab.random.normals(gains * heads.head_dim);
+        // The kernel reads gains of each head.
+        let (of_q, of_k) = gains.split_at(gains.len() / 2);
+        let stored = match norm {
+            QkNorm::Width => gains.clone(),
+            _ => [of_q.repeat(heads.heads), of_k.repeat(heads.kv_heads)].concat(),
+        };
         let (across, after) = (u32::from(norm == QkNorm::Width), u32::from(norm == QkNorm::RotatedHeads));
         let eps = 1e-6f32;
         for kv_dtype in KV_DTYPES {
@@ -1048,7 +1054,7 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
                 (0, lab.step(position, rows)),
                 (1, lab.uniform(&[eps.to_bits(), across, after])),
                 (2, lab.input(cast_slice(&qkv))),
-                (3, lab.input(cast_slice(&gains))),
+                (3, lab.input(cast_slice(&stored))),
             ]);
             lab.run(Kernel::QkNorm(kv_dtype), [all as u32, rows as u32, 1], &bindings);
             let mut kv = append.twin();

@@ -319,30 +319,26 @@ impl CpuMemory {
             Op::QkNorm { layer, gain, bias } => {
                 let mut qkv = std::mem::take(&mut pass.qkv);
                 qkv.add_to_each(vector(bias));
-                let (q, kv) = (spec.num_attention_heads, spec.num_key_value_heads);
-                // Heads that are normalised together, and the gains of each row [heads + kv_heads, head_dim].
-                let (each, gains) = match spec.qk_norm {
-                    Some(QkNorm::Width) => ([spec.q_width(), spec.kv_width()], vector(gain).to_vec()),
-                    _ => {
-                        let (of_q, of_k) = vector(gain).split_at(spec.head_dim);
-                        ([spec.head_dim; 2], [of_q.repeat(q), of_k.repeat(kv)].concat())
-                    }
-                };
-                let after = spec.qk_norm == Some(QkNorm::RotatedHeads);
-                let ones = vec![1.0; gains.len()];
-                let (before, after) = if after { (&ones, &gains[..]) } else { (&gains, &[][..]) };
-                let (q_before, k_before) = before.split_at(spec.q_width());
+                let across = spec.qk_norm == Some(QkNorm::Width);
+                let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
+                let ones = vec![1.0; q_width];
                 for row in 0..qkv.len() {
-                    let (queries, rest) = qkv.row_mut(row).split_at_mut(spec.q_width());
-                    let keys = &mut rest[..spec.kv_width()];
-                    for (values, gains, each) in [(queries, q_before, each[0]), (keys, k_before, each[1])] {
-                        for (values, gains) in values.chunks_exact_mut(each).zip(gains.chunks_exact(each)) {
-                            let normed = norm_rms(&Rows::from_flat(values, each), gains, spec.norm_eps as f32);
+                    let (q, rest) = qkv.row_mut(row).split_at_mut(q_width);
+                    for values in [q, &mut rest[..kv_width]] {
+                        let width = if across { values.len() } else { spec.head_dim };
+                        for values in values.chunks_exact_mut(width) {
+                            let normed = Rows::from_flat(values, width);
+                            let normed = norm_rms(&normed, &ones[..width], spec.norm_eps as f32);
                             values.copy_from_slice(normed.row(0));
                         }
                     }
                 }
-                pass.query = caches[layer].append(qkv, table(layer), after);
+                let after = spec.qk_norm == Some(QkNorm::RotatedHeads);
+                let gains = vector(gain);
+                if !after {
+                    qkv.scale_each(gains);
+                }
+                pass.query = caches[layer].append(qkv, table(layer), if after { gains } else { &[] });
             }
             Op::Attention { layer } => pass.attended = caches[layer].attend(&pass.query),
         }

@@ -84,6 +84,13 @@ impl Rows {
         arch().dispatch(Add { to: &mut self.data, more: &other.data, factor });
     }
 
+    /// Multiplies the first numbers of each row by a vector.
+    pub(super) fn scale_each(&mut self, vector: &[f32]) {
+        for row in 0..self.len() {
+            self.row_mut(row).iter_mut().zip(vector).for_each(|(value, factor)| *value *= factor);
+        }
+    }
+
     /// Adds a vector [width] to each row; an empty vector is zeros.
     pub(super) fn add_to_each(&mut self, vector: &[f32]) {
         if !vector.is_empty() {
