@@ -160,6 +160,8 @@ export async function build({ likeTests = false } = {}) {
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
   const scripts = new Map();
   for (const { name, script: scriptName = name, folder, flags } of MODULES) {
+    // All modules have one output. Cargo would take another module's output for one whose sources did not change.
+    rmSync(join(dirname(raw), "deps", "foretoken.wasm"), { force: true });
     // The crate type is not in Cargo.toml: a library that other crates can use is not optimised as a whole.
     run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
     const glue = join(target, "glue", name);
