@@ -297,8 +297,8 @@ fn a_hybrid_model_without_recurrent_layers_computes_what_granite_does() {
             }
         })
         .collect();
-    let views =
-        fused.iter().map(|(name, shape, data)| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
+    let dtype = tensors.tensor("model.norm.weight").unwrap().dtype();
+    let views = fused.iter().map(|(name, shape, data)| (name, TensorView::new(dtype, shape.clone(), data).unwrap()));
     let file = safetensors::serialize(views, None).unwrap();
     let weights = run(Weights::open(InMemory::new("hybrid", [("model.safetensors", file.into())]))).unwrap();
     let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
