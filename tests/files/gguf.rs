@@ -392,8 +392,8 @@ fn a_key_that_is_wrong_is_named_as_in_the_file() {
     }
     refused(llama("").key("llama.expert_count", U32, 8_u32.to_le_bytes()), "llama.expert_count");
     refused(llama("").key("llama.attention.causal", BOOL, [0]), "llama.attention.causal");
-    let yarn = llama("").key("llama.rope.scaling.type", TEXT, text("yarn"));
-    refused(yarn.key("tokenizer.ggml.tokens", ARRAY, texts(&["a"])), "llama.rope.scaling.type");
+    let ntk = llama("").key("llama.rope.scaling.type", TEXT, text("ntk"));
+    refused(ntk.key("tokenizer.ggml.tokens", ARRAY, texts(&["a"])), "llama.rope.scaling.type");
 }
 
 /// Returns the spec of a file with these integers, as keys of its architecture, and tensors without data.

@@ -59,7 +59,9 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     }
     if let Some(growth) = rope.query_growth {
         header.number(&key("attention.temperature_scale"), growth.beta);
-        header.count(&key("rope.scaling.original_context_length"), growth.original as usize);
+        if !matches!(rope.scaling, RopeScaling::Yarn { .. }) {
+            header.count(&key("rope.scaling.original_context_length"), growth.original as usize);
+        }
     }
     match &rope.scaling {
         RopeScaling::None | RopeScaling::Llama3 { .. } => {}
