@@ -115,6 +115,24 @@ pub fn norm_layer(x: &[f32], gain: &[f32], bias: &[f32], eps: f64) -> Vec<f32> {
     y
 }
 
+/// Returns c times the convolution of b x over positions, for b, c and x of all rows of a text [rows, 3, width], and weights [width, taps]
+/// whose last is for the row's own position: [rows, width].
+pub fn short_conv(projected: &[f32], weights: &[f32], width: usize) -> Vec<f32> {
+    let taps = weights.len() / width;
+    let rows: Vec<_> = projected.chunks_exact(3 * width).collect();
+    let mut y = Vec::with_capacity(rows.len() * width);
+    for (here, row) in rows.iter().enumerate() {
+        for i in 0..width {
+            let input = |row: &[f32]| f64::from(row[i] * row[2 * width + i]);
+            let first = (here + 1).saturating_sub(taps);
+            let weights = &weights[i * taps..][..taps][first + taps - 1 - here..];
+            let sum: f64 = rows[first..=here].iter().zip(weights).map(|(row, w)| input(row) * f64::from(*w)).sum();
+            y.push((f64::from(row[width + i]) * sum) as f32);
+        }
+    }
+    y
+}
+
 /// Returns `x W^T` for x [rows, cols], w [outs, cols]: [rows, outs]. Twin of matmul_rows and matmul_tile, which are for different
 /// numbers of rows, with the epilogue `store`.
 pub fn matmul(x: &[f32], w: &[f32], cols: usize) -> Vec<f32> {

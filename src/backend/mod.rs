@@ -8,9 +8,9 @@ use self::cpu::Processor;
 use crate::constraint::Shared;
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
-use crate::model::{Memory, ModelSpec};
+use crate::model::{Blueprint, CHECKPOINT, Capacity, Memory, Mixer, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::target::{Drafting, Queue, Translate};
+use crate::target::{Drafting, Queue, Rollback, Translate};
 use async_trait::async_trait;
 use std::any::Any;
 use std::rc::Rc;
@@ -78,6 +78,22 @@ impl Device {
             }),
         }
     }
+}
+
+/// Returns the lengths to which a model's text can be cut.
+fn rollback(blueprint: &Blueprint) -> Rollback {
+    let taps = blueprint.spec.largest(|layer| match layer.mixer {
+        Mixer::Attention(_) => 0,
+        Mixer::ShortConv { taps } => taps,
+    });
+    if taps == 0 { Rollback::default() } else { Rollback::new(taps - 1, blueprint.history(taps).reach(), CHECKPOINT) }
+}
+
+/// Creates the state of a draft model; unused without one.
+fn drafting(draft: Option<&Blueprint>) -> Drafting {
+    let Some(draft) = draft else { return Drafting::new(0, 0, Rollback::default()) };
+    let Capacity { prefill_chunk, max_context, .. } = draft.capacity;
+    Drafting::new(prefill_chunk, max_context, rollback(draft))
 }
 
 /// A loaded model on a device of this machine.

@@ -6,7 +6,7 @@ use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
-const WORDS: [(&str, &[&str]); 28] = [
+const WORDS: [(&str, &[&str]); 29] = [
     ("max_position_embeddings", &["context_length"]),
     ("num_hidden_layers", &["block_count"]),
     ("hidden_size", &["embedding_length"]),
@@ -21,6 +21,7 @@ const WORDS: [(&str, &[&str]); 28] = [
     ("sliding_window", &["attention.sliding_window"]),
     ("sliding_window_pattern", &["attention.sliding_window_pattern"]),
     ("use_parallel_residual", &["use_parallel_residual"]),
+    ("conv_L_cache", &["shortconv.l_cache"]),
     ("original_max_position_embeddings", &["rope.scaling.original_context_length"]),
     ("num_experts", &["expert_count"]),
     ("attn_logit_softcapping", &["attn_logit_softcapping"]),
@@ -93,6 +94,16 @@ impl WordFiles<'_> {
                 Some((_, word)) => scaling.insert(word.into(), value),
                 None => values.insert(word.into(), value),
             };
+        }
+        // Layers without keys and values have convolutions.
+        if let Some(Value::Array(all)) = values.get("num_key_value_heads").cloned() {
+            let kind = |heads: &Value| if heads.as_u64() == Some(0) { "conv" } else { "full_attention" };
+            values.insert("layer_types".into(), all.iter().map(kind).collect());
+            let heads = all.into_iter().filter(|heads| heads.as_u64() != Some(0)).reduce(|first, other| {
+                // Two counts are no number, which is then an error.
+                if first == other { first } else { Value::Array(vec![first, other]) }
+            });
+            values.insert("num_key_value_heads".into(), heads.into());
         }
         let count = |values: &Map<String, Value>, word: &str| values.get(word).and_then(Value::as_u64);
         let heads = count(&values, "num_attention_heads");

@@ -58,6 +58,8 @@ pub enum Kernel {
     Attention(KvDtype, u32, u32),
     /// Joining of [`Kernel::Attention`]'s blocks if several workgroups computed them.
     AttentionMerge,
+    /// Short convolution over positions.
+    ShortConv,
     /// Removal of tokens that a constraint does not allow.
     Mask,
     /// Biases and penalties of single logits.
@@ -239,6 +241,7 @@ impl Kernel {
                 vec![step, heads, query, kv_load(kv), fold, softmax, block, shader!("attention.wgsl")]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
+            Self::ShortConv => vec![step, shader!("short_conv.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
             Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
@@ -297,6 +300,7 @@ impl Kernel {
             vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
         all.extend([
             Self::Quantise,
+            Self::ShortConv,
             Self::Mask,
             Self::Keep,
             Self::Logprobs,

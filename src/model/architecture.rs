@@ -78,6 +78,8 @@ architectures! {
     Cohere2 => COHERE2,
     /// Phi-1 to Phi-2.
     Phi => PHI,
+    /// LFM2 and LFM2.5: attention in some layers, short convolutions in the others.
+    Lfm2 => LFM2,
 }
 
 /// Kinds of normalisation.
@@ -208,6 +210,8 @@ pub(super) struct Facts {
     pub keys: &'static [(&'static str, &'static str)],
     /// Keys that have no effect without experts.
     pub unused: &'static [&'static str],
+    /// Older keys that win over newer ones: (older key, newer key).
+    pub older: &'static [(&'static str, &'static str)],
     /// Keys of sizes that published configs leave out, with their defaults.
     pub sizes: &'static [(&'static str, usize)],
     /// Keys that must be missing, null, false or zero here, in addition to those of all models.
@@ -241,6 +245,10 @@ pub(super) struct Facts {
     pub mlp_bias: ProjectionBias,
     /// Default of `intermediate_size`, as a multiple of `hidden_size`.
     pub mlp_ratio: Option<usize>,
+    /// `true`: the width of the MLP is made from `intermediate_size` if `block_auto_adjust_ff_dim` is true.
+    pub adjusted_mlp: bool,
+    /// Default of `conv_L_cache`, the taps of short convolutions; `None`: no layer has one.
+    pub short_conv: Option<usize>,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
     /// `true`: there are `embedding_multiplier`, `residual_multiplier` and `logits_scaling`.

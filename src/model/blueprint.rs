@@ -1,6 +1,6 @@
 //! Blueprint of a model before it is on a device: its plan, the storage of its matrices, and its capacity.
 
-use super::{MatrixPlan, ModelSpec, Plan, VectorPlan};
+use super::{ConvHistory, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
@@ -45,9 +45,22 @@ impl Blueprint {
         Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false }
     }
 
-    /// Returns the bytes of the keys and values of `positions` positions.
+    /// Returns the bytes that each layer keeps of `positions` positions, if a backend stores keys and values of `stored` positions.
+    pub fn layer_bytes(&self, positions: usize, stored: usize) -> impl Iterator<Item = u64> {
+        self.spec.layers.iter().map(move |layer| match &layer.mixer {
+            Mixer::Attention(attention) => (2 * attention.kv_width() * stored) as u64 * self.capacity.kv_dtype.size(),
+            Mixer::ShortConv { taps } => 4 * self.history(*taps).len(positions) as u64,
+        })
+    }
+
+    /// Returns the bytes of the keys, values and histories of `positions` positions.
     pub fn kv_bytes(&self, positions: usize) -> u64 {
-        (2 * self.spec.kv_width() * self.spec.layers.len() * positions) as u64 * self.capacity.kv_dtype.size()
+        self.layer_bytes(positions, positions).sum()
+    }
+
+    /// Returns the layout of the history of a short convolution.
+    pub fn history(&self, taps: usize) -> ConvHistory {
+        ConvHistory::new(self.spec.hidden_size, taps, self.capacity.prefill_chunk.max(32))
     }
 
     /// Returns true if products may be computed with integers.
@@ -160,7 +173,13 @@ fn as_wanted(dtype: Dtype, cols: usize, wanted: WeightDtype) -> Dtype {
 /// Checks the names and shapes of a vector's tensors.
 fn check_vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<()> {
     for part in &plan.layout.parts {
-        weights.expect(&part.tensor, &[part.tensor_rows as u64])?;
+        let (rows, cols) = ((part.tensor_rows / plan.cols) as u64, plan.cols as u64);
+        let tensor = weights.get(&part.tensor);
+        if plan.cols == 1 {
+            weights.expect(&part.tensor, &[rows])?;
+        } else if tensor.is_none_or(|tensor| tensor.shape != [rows, 1, cols]) {
+            weights.expect(&part.tensor, &[rows, cols])?;
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::architecture::{
 use super::config_rope::ropes;
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, TokenSpec};
+use super::spec::{Activation, AttentionSpec, LayerSpec, Mixer, Mlp, ModelSpec, TokenSpec};
 use crate::error::Result;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
@@ -93,7 +93,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     let architecture = Architecture::named(keys.text("model_type", None)?, naming)?;
     let facts = architecture.facts();
     let keys = match naming {
-        Naming::HuggingFace => keys.without(facts.unused).renamed(facts.keys)?,
+        Naming::HuggingFace => keys.without(facts.unused).preferring(facts.older).renamed(facts.keys)?,
         Naming::Gguf => keys,
     };
     let keys = facts.sizes.iter().fold(keys, |keys, (key, size)| keys.or(key, (*size).into()));
@@ -113,18 +113,16 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     }
     let max_position_embeddings = keys.count("max_position_embeddings", 2..=1 << 24)?;
     let num_layers = keys.count("num_hidden_layers", 1..=256)?;
-    let sizes = 1..=1 << 18;
-    let intermediate_size = match facts.mlp_ratio {
-        Some(ratio) => keys.nullable("intermediate_size", sizes, None)?.unwrap_or(ratio * hidden_size),
-        None => keys.count("intermediate_size", sizes)?,
-    };
     let residual = match facts.residual {
         Residual::Parallel if !keys.flag("use_parallel_residual", true)? => Residual::Sequential,
         residual => residual,
     };
-    let layers = layers(&keys, facts, naming, num_layers)?;
+    let attention = AttentionSpec { heads, kv_heads, head_dim, window: None, rope: None };
+    let intermediate_size = intermediate_size(&keys, facts, naming, hidden_size)?;
+    let mixers = mixers(&keys, facts, naming, num_layers, &attention)?;
+    let layers: Vec<_> = mixers.into_iter().map(|mixer| LayerSpec { mixer, intermediate_size }).collect();
     let mut ropes = ropes(&keys, facts, head_dim, max_position_embeddings)?;
-    if layers.iter().all(|layer| layer.rope != Some(1)) {
+    if layers.iter().filter_map(LayerSpec::attention).all(|attention| attention.rope != Some(1)) {
         ropes.truncate(1);
     }
     let multiplier = |key| if facts.multipliers { Ok(keys.number_or(key, FACTORS, 1.0)? as f32) } else { Ok(1.0) };
@@ -133,10 +131,6 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         naming,
         vocab_size: keys.count("vocab_size", 1..=1 << 20)?,
         hidden_size,
-        num_attention_heads: heads,
-        num_key_value_heads: kv_heads,
-        head_dim,
-        intermediate_size,
         max_position_embeddings,
         norm: facts.norm,
         norm_bias: facts.norm_bias,
@@ -255,8 +249,28 @@ fn activation(keys: &Keys, facts: &Facts) -> Result<Activation> {
     }
 }
 
-/// Returns window and rotation of each layer.
-fn layers(keys: &Keys, facts: &Facts, naming: Naming, count: usize) -> Result<Vec<LayerSpec>> {
+/// Returns the width of the MLP.
+fn intermediate_size(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize) -> Result<usize> {
+    let sizes = 1..=1 << 18;
+    let size = match facts.mlp_ratio {
+        Some(ratio) => keys.nullable("intermediate_size", sizes.clone(), None)?.unwrap_or(ratio * hidden_size),
+        None => keys.count("intermediate_size", sizes.clone())?,
+    };
+    let is_adjusted = facts.adjusted_mlp && naming == Naming::HuggingFace;
+    if !is_adjusted || !keys.flag("block_auto_adjust_ff_dim", true)? {
+        return Ok(size);
+    }
+    let factor = keys.number_or("block_ffn_dim_multiplier", FACTORS, 1.0)?;
+    let adjusted = ((2 * size / 3) as f64 * factor) as usize;
+    let adjusted = adjusted.next_multiple_of(keys.count_or("block_multiple_of", sizes.clone(), 256)?);
+    if sizes.contains(&adjusted) {
+        return Ok(adjusted);
+    }
+    keys.bad("block_ffn_dim_multiplier", format!("{adjusted} is no possible width of an MLP"))
+}
+
+/// Returns the mixer of each layer: `attention` with its window and rotation, or a short convolution.
+fn mixers(keys: &Keys, facts: &Facts, naming: Naming, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
     let has_window = match facts.slides {
         Slides::Never => false,
         Slides::Always | Slides::Pattern(_) => true,
@@ -272,6 +286,8 @@ fn layers(keys: &Keys, facts: &Facts, naming: Naming, count: usize) -> Result<Ve
         }
         _ => keys.list("layer_types", count..=count)?,
     };
+    let taps = facts.short_conv.map(|taps| keys.count_or("conv_L_cache", 2..=32, taps)).transpose()?;
+    let attends = attends(keys, facts, count)?;
     let slides: Vec<bool> = match facts.slides {
         _ if types.is_some() => vec![false; count],
         Slides::Never | Slides::Always => vec![window.is_some(); count],
@@ -288,21 +304,47 @@ fn layers(keys: &Keys, facts: &Facts, naming: Naming, count: usize) -> Result<Ve
     let spec = |(i, (slides, rotates)): (usize, (bool, bool))| {
         let bad = |reason: String| keys.bad("layer_types", reason);
         let slides = match types.map(|types| &types[i]) {
+            None if !attends[i] => return Ok(Mixer::ShortConv { taps: taps.unwrap_or(0) }),
             None => slides && window.is_some(),
+            Some(Value::String(kind))
+                if kind == "conv"
+                    && let Some(taps) = taps =>
+            {
+                return Ok(Mixer::ShortConv { taps });
+            }
             Some(Value::String(kind)) if kind == "full_attention" || kind == "attention" => false,
             Some(Value::String(kind)) if kind == "sliding_attention" => match window {
                 Some(_) => true,
                 None => return bad(format!("layer {i} has sliding_attention, but the model has no sliding_window")),
             },
             Some(other) => {
-                return bad(format!("{other} is not supported; supported: full_attention, sliding_attention"));
+                let conv = if taps.is_some() { ", conv" } else { "" };
+                return bad(format!("{other} is not supported; supported: full_attention, sliding_attention{conv}"));
             }
         };
         let rotates = rotates && (slides || window.is_none() || facts.unrotated != Unrotated::WithoutWindow);
         let rope = if facts.ropes.len() > 1 { usize::from(slides) } else { 0 };
-        Ok(LayerSpec { window: window.filter(|_| slides), rope: rotates.then_some(rope) })
+        Ok(Mixer::Attention(AttentionSpec {
+            window: window.filter(|_| slides),
+            rope: rotates.then_some(rope),
+            ..attention.clone()
+        }))
     };
     slides.into_iter().zip(rotates).enumerate().map(spec).collect()
+}
+
+/// Returns true for each layer that has attention, if `layer_types` is missing.
+fn attends(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
+    let listed = if facts.short_conv.is_some() { keys.list("full_attn_idxs", 0..=count)? } else { None };
+    let Some(listed) = listed else { return Ok(vec![true; count]) };
+    let mut attends = vec![false; count];
+    for index in listed {
+        match index.as_u64().and_then(|index| attends.get_mut(index as usize)) {
+            Some(attends) => *attends = true,
+            None => return keys.bad("full_attn_idxs", format!("{index} is no layer: there are {count}")),
+        }
+    }
+    Ok(attends)
 }
 
 /// Returns true for each layer that rotates.

@@ -34,6 +34,16 @@ impl Keys {
         self
     }
 
+    /// Moves the values of older keys to newer ones: (older key, newer key).
+    pub fn preferring(mut self, older: &[(&str, &str)]) -> Self {
+        for (older, newer) in older {
+            if let Some(value) = self.values.remove(*older) {
+                self.values.insert((*newer).into(), value);
+            }
+        }
+        self
+    }
+
     /// Sets keys with different names.
     ///
     /// # Errors

@@ -4,9 +4,11 @@ mod architecture;
 mod blueprint;
 mod config;
 mod config_rope;
+mod history;
 mod keys;
 mod layout;
 mod names;
+mod op;
 mod plan;
 mod rope;
 mod spec;
@@ -17,9 +19,13 @@ pub use architecture::{Architecture, NormKind, Residual};
 pub use blueprint::{Blueprint, Capacity, Memory, Section};
 pub use config::{parse_config, parse_tokens, spec_of_gguf};
 pub use config_rope::yarn_growth;
+pub use history::{CHECKPOINT, ConvHistory};
 pub use layout::{Layout, Part};
 pub use names::{Names, Naming};
-pub use plan::{Input, MatrixId, MatrixPlan, Op, Output, Plan, Table, VectorId, VectorPlan};
+pub use op::{Input, Op, Output, Table};
+pub use plan::{MatrixId, MatrixPlan, Plan, VectorId, VectorPlan};
 pub use rope::rotary_table;
-pub use spec::{Activation, LayerSpec, ModelSpec, QkNorm, QueryGrowth, RopeScaling, RopeSpec, TokenSpec};
+pub use spec::{
+    Activation, AttentionSpec, LayerSpec, Mixer, ModelSpec, QkNorm, QueryGrowth, RopeScaling, RopeSpec, TokenSpec,
+};
 pub(crate) use stored::{stored_rows, vector};

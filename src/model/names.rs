@@ -32,6 +32,12 @@ pub struct Names {
     pub qkv: &'static [&'static str],
     /// Output projection of attention.
     pub o: &'static str,
+    /// Projection of a short convolution to b, c and x, in this order [3 hidden, hidden].
+    pub conv_in: &'static str,
+    /// Weights of a short convolution [hidden, 1, taps] or [hidden, taps].
+    pub conv: &'static str,
+    /// Output projection of a short convolution.
+    pub conv_out: &'static str,
     /// Norm of each head of q [head_dim].
     pub q_norm: &'static str,
     /// Norm of each head of k [head_dim].
@@ -65,6 +71,9 @@ pub(super) const LLAMA: Names = Names {
     attention_norm: "input_layernorm",
     qkv: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     o: "self_attn.o_proj",
+    conv_in: "",
+    conv: "",
+    conv_out: "",
     q_norm: "self_attn.q_norm",
     k_norm: "self_attn.k_norm",
     post_attention_norm: "",
@@ -174,3 +183,26 @@ pub(super) const COHERE2: Names = Names { neighbours: true, ..LLAMA };
 
 pub(super) const PHI: Names =
     Names { final_norm: "model.final_layernorm", o: "self_attn.dense", up: &["mlp.fc1"], down: "mlp.fc2", ..LLAMA };
+
+pub(super) const LFM2: Names = Names {
+    final_norm: "model.embedding_norm",
+    attention_norm: "operator_norm",
+    o: "self_attn.out_proj",
+    conv_in: "conv.in_proj",
+    conv: "conv.conv",
+    conv_out: "conv.out_proj",
+    q_norm: "self_attn.q_layernorm",
+    k_norm: "self_attn.k_layernorm",
+    mlp_norm: "ffn_norm",
+    up: &["feed_forward.w1", "feed_forward.w3"],
+    down: "feed_forward.w2",
+    ..LLAMA
+};
+
+pub(super) const GGUF_LFM2: Names = Names {
+    final_norm: "token_embd_norm",
+    conv_in: "shortconv.in_proj",
+    conv: "shortconv.conv",
+    conv_out: "shortconv.out_proj",
+    ..GGUF
+};

@@ -3,7 +3,9 @@
 use super::architecture::{NormKind, Residual};
 use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
-use super::spec::{Activation, ModelSpec, QkNorm};
+use super::op::{Input, Op, Output, Table};
+use super::spec::{AttentionSpec, LayerSpec, Mixer, ModelSpec, QkNorm};
+use std::ops::Range;
 use std::{fmt, slice};
 
 /// A forward pass as data.
@@ -15,6 +17,8 @@ pub struct Plan {
     pub vectors: Vec<VectorPlan>,
     /// Steps from token ids to the residual stream and the KV cache.
     pub body: Vec<Op>,
+    /// Steps of each layer, as ranges of the body.
+    pub layers: Vec<Range<usize>>,
     /// Steps from the residual stream to logits, for the rows that need them.
     pub head: Vec<Op>,
 }
@@ -49,131 +53,10 @@ pub struct VectorPlan {
     pub len: usize,
     /// Source of each element.
     pub layout: Layout,
+    /// Elements per row of the tensors, which are [rows, cols] or [rows, 1, cols]; 1: they are vectors.
+    pub cols: usize,
     /// Added to each element.
     pub plus: f32,
-}
-
-/// One step of the forward pass, and one dispatch. Attention over several blocks takes two, a split matrix one per piece, a fused norm none
-/// ([`Op::norm_by`]).
-#[derive(Debug, Clone, PartialEq)]
-pub enum Op {
-    /// Token ids or positions -> residual.
-    Embed {
-        /// Embedding table.
-        table: MatrixId,
-        /// Meaning of the table's rows.
-        of: Table,
-    },
-    /// Residual -> normed.
-    Norm {
-        /// Gain [hidden].
-        gain: VectorId,
-        /// Bias [hidden], if this kind of norm has one.
-        bias: Option<VectorId>,
-        /// `true`: only rows whose logits are needed.
-        head: bool,
-    },
-    /// Normed, with the output of a projection -> normalised, added to the residual.
-    PostNorm {
-        /// Gain [hidden].
-        gain: VectorId,
-    },
-    /// x W^T, with the epilogue fused.
-    Matmul {
-        /// x.
-        input: Input,
-        /// W.
-        matrix: MatrixId,
-        /// Destination of the result.
-        output: Output,
-    },
-    /// Fused q, k, v -> normalised, rotated, q and the KV cache.
-    QkNorm {
-        /// Layer, for its cache and rope.
-        layer: usize,
-        /// Gains of q and k [heads + kv_heads, head_dim].
-        gain: VectorId,
-        /// Bias of the fused projection.
-        bias: VectorId,
-    },
-    /// q and the KV cache -> attended.
-    Attention {
-        /// Layer, for its cache and window.
-        layer: usize,
-    },
-}
-
-impl Op {
-    /// Returns the gain of `next` if it is fused into this step and the readers of its output: an RMS norm directly after an addition to
-    /// the residual stream.
-    pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
-        match (self, next) {
-            (Self::Matmul { output: Output::Residual { .. }, .. }, Self::Norm { gain, bias: None, .. }) => Some(*gain),
-            _ => None,
-        }
-    }
-}
-
-/// Meaning of the rows of an embedding table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Table {
-    /// Tokens: the start of the residual stream.
-    Tokens,
-    /// Positions: added to the residual stream.
-    Positions,
-}
-
-/// Input of a matmul.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
-    /// Normed rows [hidden].
-    Normed,
-    /// Residual stream [hidden].
-    Residual,
-    /// Output of attention [q].
-    Attended,
-    /// Rows of the MLP [intermediate].
-    Mlp,
-}
-
-/// Destination of a matmul's result: the epilogue.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Output {
-    /// Fused q, k, v without changes, for [`Op::QkNorm`].
-    Qkv,
-    /// Rotated q, and k and v appended to the cache.
-    Rotary {
-        /// Layer, for its cache and rope.
-        layer: usize,
-        /// Bias [rows].
-        bias: VectorId,
-    },
-    /// Added to the residual.
-    Residual {
-        /// Bias [rows].
-        bias: VectorId,
-    },
-    /// Normed, for [`Op::PostNorm`].
-    Normed,
-    /// MLP, `activation(gate) * up`.
-    Gate {
-        /// Bias [rows], gate and up alternating.
-        bias: VectorId,
-        /// Activation of the gate.
-        activation: Activation,
-    },
-    /// MLP, `activation(result)`.
-    Activate {
-        /// Bias [rows].
-        bias: VectorId,
-        /// Activation function.
-        activation: Activation,
-    },
-    /// Logits, with their bias, factor and bound.
-    Logits {
-        /// Bias [vocab].
-        bias: VectorId,
-    },
 }
 
 impl Plan {
@@ -181,6 +64,7 @@ impl Plan {
     pub fn new(spec: &ModelSpec) -> Self {
         let names = spec.names();
         let mut build = Builder { spec, names, matrices: Vec::new(), vectors: Vec::new(), body: Vec::new() };
+        let mut layers = Vec::new();
         let embedding = build.table("embedding", names.embedding, spec.vocab_size);
         build.body.push(Op::Embed { table: embedding, of: Table::Tokens });
         if spec.learned_positions {
@@ -188,7 +72,9 @@ impl Plan {
             build.body.push(Op::Embed { table, of: Table::Positions });
         }
         for layer in 0..spec.layers.len() {
+            let first = build.body.len();
             build.layer(layer);
+            layers.push(first..build.body.len());
         }
         let norm = build.norm("final norm", names.final_norm, true);
         let head =
@@ -196,7 +82,7 @@ impl Plan {
         let part = [Part::whole(names.head.into(), spec.vocab_size)];
         let bias = build.bias(spec.head_bias, "lm head", &part, RowOrder::Stacked);
         let head = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output: Output::Logits { bias } }];
-        Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
+        Self { matrices: build.matrices, vectors: build.vectors, body: build.body, layers, head }
     }
 
     /// Returns the matrices of matmuls in order: all but embedding tables that are not also the LM head.
@@ -207,21 +93,21 @@ impl Plan {
         })
     }
 
-    /// Returns the most dispatches of a layer if no matrix is split. While one block of positions holds the context, it takes one fewer.
-    pub fn dispatches_per_layer(&self) -> usize {
+    /// Returns the dispatches of each layer if no matrix is split. While one block of positions holds the context, attention takes one
+    /// fewer.
+    pub fn dispatches(&self) -> Vec<usize> {
         let ops: Vec<&Op> = self.body.iter().chain(&self.head).collect();
-        let with_norm = ops.windows(2).filter(|pair| pair[0].norm_by(pair[1]).is_some()).count();
-        self.ops_per_layer() - with_norm / self.layers() + 1
+        let of_layer = |layer: &Range<usize>| {
+            let with_norm = layer.clone().filter(|&at| ops[at].norm_by(ops[at + 1]).is_some()).count();
+            let attentions = ops[layer.clone()].iter().filter(|op| matches!(op, Op::Attention { .. })).count();
+            layer.len() - with_norm + attentions
+        };
+        self.layers.iter().map(of_layer).collect()
     }
 
-    fn layers(&self) -> usize {
-        self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count().max(1)
-    }
-
-    /// Returns the steps of each layer.
-    pub fn ops_per_layer(&self) -> usize {
-        let embeds = self.body.iter().filter(|op| matches!(op, Op::Embed { .. })).count();
-        (self.body.len() - embeds) / self.layers()
+    /// Returns the most dispatches of any layer.
+    pub fn dispatches_per_layer(&self) -> usize {
+        self.dispatches().into_iter().max().unwrap_or(0)
     }
 }
 
@@ -251,7 +137,7 @@ impl Builder<'_> {
 
     fn vector(&mut self, label: String, len: usize, parts: Vec<Part>, order: RowOrder, plus: f32) -> VectorId {
         let layout = Layout { parts, order, transposed: false };
-        self.vectors.push(VectorPlan { label, len, layout, plus });
+        self.vectors.push(VectorPlan { label, len, layout, cols: 1, plus });
         VectorId(self.vectors.len() - 1)
     }
 
@@ -287,6 +173,7 @@ impl Builder<'_> {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
+        let LayerSpec { mixer, intermediate_size } = &spec.layers[layer];
         let hidden = spec.hidden_size;
 
         let input = if spec.residual == Residual::OnlyPostNorms { Input::Residual } else { Input::Normed };
@@ -294,89 +181,111 @@ impl Builder<'_> {
             let norm = self.norm(&label("attention norm"), &name(names.attention_norm), false);
             self.body.push(norm);
         }
-        self.attention(layer, input);
+        let (o, cols) = match mixer {
+            Mixer::Attention(attention) => {
+                self.attention(layer, attention, input);
+                (names.o, attention.q_width())
+            }
+            Mixer::ShortConv { taps } => {
+                self.short_conv(layer, *taps, input);
+                (names.conv_out, hidden)
+            }
+        };
         let has_mlp_norm = !matches!(spec.residual, Residual::ParallelOneNorm | Residual::OnlyPostNorms);
         let mlp_norm = has_mlp_norm.then(|| self.norm(&label("mlp norm"), &name(names.mlp_norm), false));
         // The MLP reads the residual before attention is added to it.
         let (before, after) = if spec.residual == Residual::Parallel { (mlp_norm, None) } else { (None, mlp_norm) };
         self.body.extend(before);
-        let o = Part::whole(name(names.o), hidden);
-        self.branch(Input::Attended, spec.q_width(), spec.output_bias, &label("o"), o);
+        let o = Part::whole(name(o), hidden);
+        self.branch(Input::Mixed, cols, spec.output_bias, &label("o"), o);
         self.post_norm(&label("post attention norm"), name(names.post_attention_norm));
         self.body.extend(after);
 
         let activation = spec.mlp.activation;
         let (what, order) =
             if spec.mlp.gated { ("gate and up", RowOrder::Alternate) } else { ("up", RowOrder::Stacked) };
-        let up = self.up(name);
+        let up = self.up(*intermediate_size, name);
         let bias = self.bias(spec.mlp.bias, &label(what), &up, order);
         let matrix = self.matrix(&label(what), hidden, &up, order);
         let output =
             if spec.mlp.gated { Output::Gate { bias, activation } } else { Output::Activate { bias, activation } };
         self.body.push(Op::Matmul { input, matrix, output });
         let down = Part::whole(name(names.down), hidden);
-        self.branch(Input::Mlp, spec.intermediate_size, spec.mlp.bias, &label("down"), down);
+        self.branch(Input::Mlp, *intermediate_size, spec.mlp.bias, &label("down"), down);
         self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm));
     }
 
-    /// Adds attention: `input` -> attended.
-    fn attention(&mut self, layer: usize, input: Input) {
+    /// Adds attention: `input` -> mixed.
+    fn attention(&mut self, layer: usize, attention: &AttentionSpec, input: Input) {
         let (spec, names) = (self.spec, self.names);
+        let AttentionSpec { heads, kv_heads, head_dim, rope, .. } = *attention;
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
-        let rotary = match spec.layers[layer].rope {
+        let rotary = match rope {
             Some(rope) if !names.neighbours => spec.ropes[rope].rotary_dim,
             _ => 0,
         };
-        let pairs = |heads| RowOrder::RotaryPairs { heads, head_dim: spec.head_dim, rotary };
+        let order = RowOrder::RotaryPairs { heads: heads + kv_heads, head_dim, rotary };
 
-        let qkv = self.qkv(name);
-        let order = pairs(spec.num_attention_heads + spec.num_key_value_heads);
+        let qkv = self.qkv(attention, name);
         let bias = self.bias(spec.qkv_bias, &label("qkv"), &qkv, order);
         let matrix = self.matrix(&label("qkv"), spec.hidden_size, &qkv, order);
-        let output = if spec.qk_norm.is_some() { Output::Qkv } else { Output::Rotary { layer, bias } };
+        let output = if spec.qk_norm.is_some() { Output::Projected } else { Output::Rotary { layer, bias } };
         self.body.push(Op::Matmul { input, matrix, output });
         if let Some(norm) = spec.qk_norm {
-            let (q, k) = (spec.num_attention_heads, spec.num_key_value_heads);
-            let parts = [(names.q_norm, q), (names.k_norm, k)].map(|(tensor, heads)| match norm {
-                QkNorm::Width => vec![Part::whole(name(tensor), heads * spec.head_dim)],
+            let parts = [(names.q_norm, heads), (names.k_norm, kv_heads)].map(|(tensor, heads)| match norm {
+                QkNorm::Width => vec![Part::whole(name(tensor), heads * head_dim)],
                 // All heads have the same gains.
-                QkNorm::Heads | QkNorm::RotatedHeads => vec![Part::whole(name(tensor), spec.head_dim); heads],
+                QkNorm::Heads | QkNorm::RotatedHeads => vec![Part::whole(name(tensor), head_dim); heads],
             });
-            let gain = self.gain(&label("qk norm"), &parts.concat(), pairs(q + k));
+            let gain = self.gain(&label("qk norm"), &parts.concat(), order);
             self.body.push(Op::QkNorm { layer, gain, bias });
         }
         self.body.push(Op::Attention { layer });
     }
 
+    /// Adds a short convolution: `input` -> mixed.
+    fn short_conv(&mut self, layer: usize, taps: usize, input: Input) {
+        let (names, hidden) = (self.names, self.spec.hidden_size);
+        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let label = |what: &str| format!("layer {layer} {what}");
+        let all = [Part::whole(name(names.conv_in), 3 * hidden)];
+        let matrix = self.matrix(&label("b, c and x"), hidden, &all, RowOrder::Stacked);
+        self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
+        let weights = suffixed(&[Part::whole(name(names.conv), hidden * taps)], "weight");
+        let vector = self.vector(label("convolution"), hidden * taps, weights, RowOrder::Stacked, 0.0);
+        self.vectors[vector.0].cols = taps;
+        self.body.push(Op::ShortConv { layer, taps: vector });
+    }
+
     /// Returns the sources of the rows of q, k and v.
-    fn qkv(&self, name: impl Fn(&str) -> String) -> Vec<Part> {
-        let (spec, names) = (self.spec, self.names);
-        let widths = [spec.q_width(), spec.kv_width(), spec.kv_width()];
+    fn qkv(&self, attention: &AttentionSpec, name: impl Fn(&str) -> String) -> Vec<Part> {
+        let names = self.names;
+        let AttentionSpec { heads, kv_heads, head_dim, .. } = *attention;
+        let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
         let [all] = names.qkv else {
             return names.qkv.iter().zip(widths).map(|(tensor, rows)| Part::whole(name(tensor), rows)).collect();
         };
         if !names.interleaved {
-            return vec![Part::whole(name(all), spec.qkv_width())];
+            return vec![Part::whole(name(all), attention.qkv_width())];
         }
-        let group = spec.num_attention_heads / spec.num_key_value_heads;
+        let group = heads / kv_heads;
         let of_group = |first: usize, count: usize| {
-            let places = (0..spec.num_key_value_heads).map(move |kv_head| kv_head * (group + 2) + first);
+            let places = (0..kv_heads).map(move |kv_head| kv_head * (group + 2) + first);
             places.map(move |place| (place, count))
         };
         let heads = of_group(0, group).chain(of_group(group, 1)).chain(of_group(group + 1, 1));
         let part = |(place, count)| Part {
             tensor: name(all),
-            tensor_rows: spec.qkv_width(),
-            first_row: place * spec.head_dim,
-            rows: count * spec.head_dim,
+            tensor_rows: attention.qkv_width(),
+            first_row: place * head_dim,
+            rows: count * head_dim,
         };
         heads.map(part).collect()
     }
 
     /// Returns the sources of the rows of gate and up, or of up alone.
-    fn up(&self, name: impl Fn(&str) -> String) -> Vec<Part> {
-        let rows = self.spec.intermediate_size;
+    fn up(&self, rows: usize, name: impl Fn(&str) -> String) -> Vec<Part> {
         match self.names.up {
             [all] if self.spec.mlp.gated => {
                 let half = |first_row| Part { tensor: name(all), tensor_rows: 2 * rows, first_row, rows };
@@ -423,7 +332,7 @@ impl fmt::Display for Plan {
                 Op::PostNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
                 Op::Matmul { matrix, output, .. } => {
                     let kind = match output {
-                        Output::Qkv => "store",
+                        Output::Projected => "store",
                         Output::Rotary { .. } => "rotate, append",
                         Output::Residual { .. } => "residual",
                         Output::Normed => "normed",
@@ -435,6 +344,7 @@ impl fmt::Display for Plan {
                 }
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
                 Op::Attention { layer } => writeln!(f, "attention, merge layer {layer}")?,
+                Op::ShortConv { layer, .. } => writeln!(f, "short_conv       layer {layer}")?,
             }
         }
         Ok(())

@@ -15,14 +15,6 @@ pub struct ModelSpec {
     pub vocab_size: usize,
     /// Width of the residual stream.
     pub hidden_size: usize,
-    /// Query heads.
-    pub num_attention_heads: usize,
-    /// Key and value heads; divides the query heads.
-    pub num_key_value_heads: usize,
-    /// Elements per head; a multiple of 4.
-    pub head_dim: usize,
-    /// Width of the MLP.
-    pub intermediate_size: usize,
     /// Positions that the model was made for.
     pub max_position_embeddings: usize,
     /// Norm of the residual stream.
@@ -90,10 +82,65 @@ impl From<&ModelSpec> for TokenSpec {
 /// Properties that differ between layers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerSpec {
+    /// The part that lets a row depend on the rows before it.
+    pub mixer: Mixer,
+    /// Width of the MLP.
+    pub intermediate_size: usize,
+}
+
+impl LayerSpec {
+    /// Returns the attention of the layer, if it has one.
+    pub fn attention(&self) -> Option<&AttentionSpec> {
+        match &self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::ShortConv { .. } => None,
+        }
+    }
+}
+
+/// Kinds of mixers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mixer {
+    /// Softmax attention with a KV cache.
+    Attention(AttentionSpec),
+    /// `c * conv(b * x)` for three projections b, c and x of a row [hidden], with a convolution over positions for each element (LFM2).
+    ShortConv {
+        /// Positions that a row depends on, including its own.
+        taps: usize,
+    },
+}
+
+/// Attention of a layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides the query heads.
+    pub kv_heads: usize,
+    /// Elements per head; a multiple of 4.
+    pub head_dim: usize,
     /// Positions that a row attends to, including its own; `None`: all.
     pub window: Option<usize>,
     /// Index into [`ModelSpec::ropes`]; `None`: no rotation.
     pub rope: Option<usize>,
+}
+
+impl AttentionSpec {
+    /// Returns the output width of the fused q, k, v projection.
+    pub fn qkv_width(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Returns the width of q and of attention's output.
+    pub fn q_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Returns the width of k and of v, per position.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
 }
 
 /// RMS norms of q and k.
@@ -218,18 +265,13 @@ impl ModelSpec {
         self.architecture.names(self.naming)
     }
 
-    /// Returns the output width of the fused q, k, v projection.
-    pub fn qkv_width(&self) -> usize {
-        (self.num_attention_heads + 2 * self.num_key_value_heads) * self.head_dim
+    /// Returns the attention of each layer that has one.
+    pub fn attentions(&self) -> impl Iterator<Item = &AttentionSpec> {
+        self.layers.iter().filter_map(LayerSpec::attention)
     }
 
-    /// Returns the width of q and of attention's output.
-    pub fn q_width(&self) -> usize {
-        self.num_attention_heads * self.head_dim
-    }
-
-    /// Returns the width of k and of v, per position and layer.
-    pub fn kv_width(&self) -> usize {
-        self.num_key_value_heads * self.head_dim
+    /// Returns the largest value of any layer; 0 if no layer has one.
+    pub fn largest(&self, of_layer: impl Fn(&LayerSpec) -> usize) -> usize {
+        self.layers.iter().map(of_layer).max().unwrap_or(0)
     }
 }

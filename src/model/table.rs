@@ -18,6 +18,7 @@ pub(super) const LLAMA: Facts = Facts {
     gguf_names: &names::GGUF_PERMUTED,
     keys: &[],
     unused: &[],
+    older: &[],
     sizes: &[],
     refused: &[],
     norm: NormKind::Rms,
@@ -42,6 +43,8 @@ pub(super) const LLAMA: Facts = Facts {
     activation: "silu",
     mlp_bias: MLP_BIAS,
     mlp_ratio: None,
+    adjusted_mlp: false,
+    short_conv: None,
     scaled_embedding: false,
     multipliers: false,
     tie_word_embeddings: false,
@@ -423,5 +426,27 @@ pub(super) const PHI: Facts = Facts {
     activation: "gelu_new",
     mlp_bias: ProjectionBias::Yes,
     head_bias: true,
+    ..LLAMA
+};
+
+pub(super) const LFM2: Facts = Facts {
+    model_type: "lfm2",
+    gguf: "lfm2",
+    names: &names::LFM2,
+    gguf_names: &names::GGUF_LFM2,
+    keys: &[("rms_norm_eps", "norm_eps")],
+    older: &[("block_ff_dim", "intermediate_size"), ("tie_embedding", "tie_word_embeddings")],
+    refused: &["conv_bias"],
+    norm_eps: 1e-5,
+    ropes: &[RopeFacts { theta: 1_000_000.0, ..ROPE }],
+    kv_heads: KvHeads::Count(8),
+    layer_types: LayerTypes::Optional,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    qk_norm: Some(QkNorm::Heads),
+    mlp_bias: ProjectionBias::No,
+    adjusted_mlp: true,
+    short_conv: Some(3),
+    tie_word_embeddings: true,
     ..LLAMA
 };

@@ -121,8 +121,7 @@ impl ModelInstance {
         let gone = || Error::DeviceLost { reason: "it could not be set up again".into() };
         let instance = self.instance.as_mut().ok_or_else(gone)?;
         let known = &self.text[..self.text.len().saturating_sub(rows)];
-        let reused = instance.cached_of(known);
-        instance.truncate(reused);
+        let reused = instance.keep_shared(known);
         let missed = &self.text[reused..];
         // A server reads the earlier text anyway, at no cost if it is in its prefix cache.
         let most = if instance.is_far() { rows } else { MAX_DRAFT + 1 };

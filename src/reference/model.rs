@@ -1,10 +1,10 @@
 //! A model's forward pass, made of the reference functions.
 
 use super::{
-    Heads, Kv, Pairs, activate, attention, embed, gate, head, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
+    Heads, Kv, Pairs, activate, embed, gate, head, matmul, norm_layer, norm_rms, qk_norm, residual, rotary, short_conv,
 };
 use crate::error::Result;
-use crate::model::{ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table};
+use crate::model::{AttentionSpec, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table};
 use crate::options::KvDtype;
 use crate::weights::{Source, Weights};
 
@@ -26,11 +26,8 @@ pub struct Model {
 /// Weights of a layer. Missing biases are zeros.
 struct Layer {
     attention_norm: Option<Norm>,
-    /// q, k and v, stacked: [heads + 2 kv_heads, head_dim, hidden].
-    qkv: Projection,
-    /// Gains of q, then of k, if they are normalised.
-    qk_norm: Option<Vec<f32>>,
-    /// [hidden, heads, head_dim].
+    mixer: MixerWeights,
+    /// [hidden, heads, head_dim], or [hidden, hidden].
     o: Projection,
     post_attention_norm: Option<Norm>,
     mlp_norm: Option<Norm>,
@@ -41,6 +38,22 @@ struct Layer {
     /// [hidden, intermediate].
     down: Projection,
     post_mlp_norm: Option<Norm>,
+}
+
+/// Weights of a mixer before its output projection.
+enum MixerWeights {
+    Attention {
+        /// q, k and v, stacked: [heads + 2 kv_heads, head_dim, hidden].
+        qkv: Projection,
+        /// Gains of q, then of k, if they are normalised.
+        qk_norm: Option<Vec<f32>>,
+    },
+    ShortConv {
+        /// b, c and x, stacked: [3, hidden, hidden].
+        input: Projection,
+        /// [hidden, taps].
+        weights: Vec<f32>,
+    },
 }
 
 /// Gain and bias, each [width].
@@ -75,7 +88,7 @@ impl Model {
         let hidden = spec.hidden_size;
         let mut layers = Vec::new();
         for layer in 0..spec.layers.len() {
-            layers.push(Layer::load(&spec, &read, &format!("{}.{layer}", names.layers)).await?);
+            layers.push(Layer::load(&spec, &read, layer).await?);
         }
         let head = if spec.tie_word_embeddings {
             None
@@ -108,9 +121,9 @@ impl Model {
         }
         for (index, layer) in self.layers.iter().enumerate() {
             let normed = self.normed(&x, layer.attention_norm.as_ref());
-            let attended = self.attention(index, &normed, kv_dtype);
+            let mixed = self.mixed(index, &normed, kv_dtype);
             let before = x.clone();
-            self.add_to_stream(&mut x, attended, &layer.o.bias, layer.post_attention_norm.as_ref());
+            self.add_to_stream(&mut x, mixed, &layer.o.bias, layer.post_attention_norm.as_ref());
             let mlp_input = match spec.residual {
                 Residual::Parallel => self.normed(&before, layer.mlp_norm.as_ref()),
                 Residual::ParallelOneNorm => normed,
@@ -144,32 +157,50 @@ impl Model {
         residual(x, &self.norm(&output, norm), &vec![0.0; bias.len()], self.spec.residual_scale);
     }
 
-    /// Returns the attention output for the residual stream, without its bias.
-    fn attention(&self, index: usize, normed: &[f32], kv_dtype: KvDtype) -> Vec<f32> {
-        let (spec, layer) = (&self.spec, &self.layers[index]);
-        let facts = &spec.layers[index];
-        let rope = facts.rope.map(|rope| &spec.ropes[rope]);
+    /// Returns the mixer's output for the residual stream, without its bias.
+    fn mixed(&self, index: usize, normed: &[f32], kv_dtype: KvDtype) -> Vec<f32> {
+        let layer = &self.layers[index];
+        let mixed = match (&layer.mixer, &self.spec.layers[index].mixer) {
+            (MixerWeights::Attention { qkv, qk_norm }, Mixer::Attention(attention)) => {
+                self.attention(attention, qkv, qk_norm.as_deref(), normed, kv_dtype)
+            }
+            (MixerWeights::ShortConv { input, weights }, _) => {
+                short_conv(&input.times(normed), weights, self.spec.hidden_size)
+            }
+            _ => Vec::new(),
+        };
+        layer.o.times(&mixed)
+    }
+
+    fn attention(
+        &self,
+        attention: &AttentionSpec,
+        qkv: &Projection,
+        gains: Option<&[f32]>,
+        normed: &[f32],
+        kv_dtype: KvDtype,
+    ) -> Vec<f32> {
+        let spec = &self.spec;
+        let rope = attention.rope.map(|rope| &spec.ropes[rope]);
         let table = rope.map_or_else(Vec::new, |rope| rotary_table(rope, spec.max_position_embeddings));
         let heads = Heads {
-            heads: spec.num_attention_heads,
-            kv_heads: spec.num_key_value_heads,
-            head_dim: spec.head_dim,
+            heads: attention.heads,
+            kv_heads: attention.kv_heads,
+            head_dim: attention.head_dim,
             rotary: rope.map_or(0, |rope| rope.rotary_dim),
             pairs: if spec.names().neighbours { Pairs::Neighbours } else { Pairs::Halves },
-            window: facts.window.unwrap_or(usize::MAX),
+            window: attention.window.unwrap_or(usize::MAX),
             scale: spec.attention_scale,
             cap: spec.attention_cap,
             q_table: rope.map_or(0, |rope| (rope.tables() - 1) * spec.max_position_embeddings * rope.rotary_dim),
         };
         let mut kv = Kv::new(kv_dtype);
-        let qkv = layer.qkv.times(normed);
-        let q = match spec.qk_norm.zip(layer.qk_norm.as_ref()) {
-            Some((norm, gains)) => {
-                qk_norm(&qkv, &layer.qkv.bias, (norm, gains, spec.norm_eps), &table, &heads, &mut kv)
-            }
-            None => rotary(&qkv, &layer.qkv.bias, &table, &heads, &mut kv),
+        let rows = qkv.times(normed);
+        let q = match spec.qk_norm.zip(gains) {
+            Some((norm, gains)) => qk_norm(&rows, &qkv.bias, (norm, gains, spec.norm_eps), &table, &heads, &mut kv),
+            None => rotary(&rows, &qkv.bias, &table, &heads, &mut kv),
         };
-        layer.o.times(&attention(&q, &kv, &heads))
+        super::attention(&q, &kv, &heads)
     }
 
     fn mlp(&self, layer: &Layer, normed: &[f32]) -> Vec<f32> {
@@ -184,29 +215,45 @@ impl Model {
 }
 
 impl Layer {
-    async fn load<S: Source>(spec: &ModelSpec, read: &WeightReader<'_, S>, prefix: &str) -> Result<Self> {
+    async fn load<S: Source>(spec: &ModelSpec, read: &WeightReader<'_, S>, index: usize) -> Result<Self> {
         let names = read.names;
-        let (hidden, inner, head_dim) = (spec.hidden_size, spec.intermediate_size, spec.head_dim);
+        let LayerSpec { mixer, intermediate_size: inner } = &spec.layers[index];
+        let (hidden, inner) = (spec.hidden_size, *inner);
+        let prefix = format!("{}.{index}", names.layers);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
         let all = |tensors: &[&str]| tensors.iter().map(|tensor| name(tensor)).collect::<Vec<_>>();
-        let widths = [spec.q_width(), spec.kv_width(), spec.kv_width()];
-        let mut qkv = read.projection(&all(names.qkv), &widths, hidden, spec.qkv_bias).await?;
-        if names.interleaved {
-            // Each KV head is stored as its query heads, then k, then v.
-            let group = spec.num_attention_heads / spec.num_key_value_heads;
-            let rows = (group + 2) * head_dim;
-            let pick = |within: std::ops::Range<usize>| {
-                (0..spec.num_key_value_heads).flat_map(move |kv_head| within.clone().map(move |i| kv_head * rows + i))
-            };
-            let (k, v) = (group * head_dim, (group + 1) * head_dim);
-            qkv = qkv.rows(pick(0..k).chain(pick(k..v)).chain(pick(v..rows)));
-        }
-        let mut qk_norm = None;
-        if let Some(norm) = spec.qk_norm {
-            let [q, k] = if norm == QkNorm::Width { [spec.q_width(), spec.kv_width()] } else { [head_dim; 2] };
-            qk_norm =
-                Some([read.gain(&name(names.q_norm), q).await?, read.gain(&name(names.k_norm), k).await?].concat());
-        }
+        let (mixer, o, cols) = match mixer {
+            Mixer::Attention(attention) => {
+                let AttentionSpec { heads, kv_heads, head_dim, .. } = *attention;
+                let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
+                let mut qkv = read.projection(&all(names.qkv), &widths, hidden, spec.qkv_bias).await?;
+                if names.interleaved {
+                    // Each KV head is stored as its query heads, then k, then v.
+                    let group = heads / kv_heads;
+                    let rows = (group + 2) * head_dim;
+                    let pick = |within: std::ops::Range<usize>| {
+                        (0..kv_heads).flat_map(move |kv_head| within.clone().map(move |i| kv_head * rows + i))
+                    };
+                    let (k, v) = (group * head_dim, (group + 1) * head_dim);
+                    qkv = qkv.rows(pick(0..k).chain(pick(k..v)).chain(pick(v..rows)));
+                }
+                let mut qk_norm = None;
+                if let Some(norm) = spec.qk_norm {
+                    let [q, k] = if norm == QkNorm::Width { [widths[0], widths[1]] } else { [head_dim; 2] };
+                    let (q, k) = (read.gain(&name(names.q_norm), q).await?, read.gain(&name(names.k_norm), k).await?);
+                    qk_norm = Some([q, k].concat());
+                }
+                (MixerWeights::Attention { qkv, qk_norm }, names.o, attention.q_width())
+            }
+            Mixer::ShortConv { taps } => {
+                let input = read.projection(&[name(names.conv_in)], &[3 * hidden], hidden, false).await?;
+                let weights = match read.tensor(&name(names.conv), "weight", &[hidden, 1, *taps]).await {
+                    Ok(weights) => weights,
+                    Err(_) => read.tensor(&name(names.conv), "weight", &[hidden, *taps]).await?,
+                };
+                (MixerWeights::ShortConv { input, weights }, names.conv_out, hidden)
+            }
+        };
         let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
         let up = read.projection(&all(names.up), &widths, hidden, spec.mlp.bias).await?;
         let (gate, up) = if spec.mlp.gated { (Some(up.rows(0..inner)), up.rows(inner..2 * inner)) } else { (None, up) };
@@ -217,9 +264,8 @@ impl Layer {
         let has_mlp_norm = has_attention_norm && spec.residual != Residual::ParallelOneNorm;
         Ok(Self {
             attention_norm: norm(has_attention_norm, names.attention_norm).await?,
-            qkv,
-            qk_norm,
-            o: read.projection(&[name(names.o)], &[hidden], spec.q_width(), spec.output_bias).await?,
+            mixer,
+            o: read.projection(&[name(o)], &[hidden], cols, spec.output_bias).await?,
             post_attention_norm: norm(spec.residual.has_post_norms(), names.post_attention_norm).await?,
             mlp_norm: norm(has_mlp_norm, names.mlp_norm).await?,
             gate,

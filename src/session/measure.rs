@@ -108,8 +108,7 @@ async fn score(engine: &mut dyn Backend, prompt: &[u32], tokens: &[u32]) -> Resu
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
     engine.constrain(None)?;
     engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;
-    let reused = engine.cached_of(head);
-    engine.truncate(reused);
+    let reused = engine.keep_shared(head);
     engine.prefill(&head[reused..]).await?;
     let (mut pending, mut sum) = (last, 0.0);
     for chunk in tokens.chunks(MAX_DRAFT) {

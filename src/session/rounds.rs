@@ -209,8 +209,7 @@ impl<D: Drafter + ?Sized, S: Sink> RoundLoop<'_, D, S> {
         let Self { target, run, sink, .. } = self;
         let started = Instant::now();
         let head = &run.tokens[..run.tokens.len() - 1];
-        let reused = target.cached_of(head);
-        target.truncate(reused);
+        let reused = target.keep_shared(head);
         if run.stats.num_spec_steps == 0 {
             run.stats.num_cached_tokens = reused;
             run.stats.num_cached_draft_tokens = target.draft_cached();

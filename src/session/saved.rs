@@ -21,8 +21,7 @@ impl<E: Executor + ?Sized> Generator<E> {
         let engine = &mut **engine;
         let prompt = self.prompts.encode(prompt, options)?;
         prompt_cache.turn_to(engine, &prompt).await?;
-        let known = engine.cached_of(&prompt);
-        engine.truncate(known);
+        let known = engine.keep_shared(&prompt);
         for layer in 0..if known > 0 { layers(engine) } else { 0 } {
             let bytes = engine.read_kv(layer).await?;
             write(layer, bytes).await?;
@@ -45,10 +44,8 @@ impl<E: Executor + ?Sized> Generator<E> {
         let Ok(Single { engine, prompt_cache, .. }) = self.executor.single() else { return Ok(false) };
         let engine = &mut **engine;
         let vocab = self.prompts.spec.vocab_size as u32;
-        let Some((last, before)) = tokens.split_last().filter(|_| tokens.iter().all(|id| *id < vocab)) else {
-            return Ok(false);
-        };
-        if tokens.len() > engine.capacity() || layers(engine) == 0 {
+        let is_text = !tokens.is_empty() && tokens.len() <= engine.capacity() && tokens.iter().all(|id| *id < vocab);
+        if !is_text || layers(engine) == 0 {
             return Ok(false);
         }
         prompt_cache.turn_to(engine, tokens).await?;
@@ -61,11 +58,11 @@ impl<E: Executor + ?Sized> Generator<E> {
                 }
             }
             engine.set_cached(tokens, 0);
-            // The last layer's keys and values of the last token depend on all positions and layers before.
+            // What the last layer keeps of the last token depends on all positions and layers before.
             let top = layers(engine) - 1;
             let saved = engine.read_kv(top).await?;
-            engine.truncate(before.len());
-            engine.prefill(&[*last]).await?;
+            engine.truncate(tokens.len() - 1);
+            engine.prefill(&tokens[engine.cached().len()..]).await?;
             Ok(engine.read_kv(top).await? == saved)
         };
         let restored = restored.await;

@@ -1,6 +1,6 @@
 //! The state of a draft model, equal on every device: the text that it has read, the tokens that it reads next, and its draft limit.
 
-use super::MAX_DRAFT;
+use super::{MAX_DRAFT, Rollback};
 use crate::error::Result;
 
 /// Tokens that a draft model reads in a round before it drafts, in addition to the pending one.
@@ -23,6 +23,8 @@ pub struct Drafting {
     chunk: usize,
     /// Positions of its context.
     context: usize,
+    /// Lengths to which its cache can be cut.
+    rollback: Rollback,
     /// Leading cached tokens of the target that it has read. Unused with another tokenizer.
     read: usize,
     /// Text in its own tokens, if it has another tokenizer.
@@ -59,8 +61,8 @@ impl DraftPlan {
 impl Drafting {
     /// Creates the state of a draft model that has read nothing, reads at most `chunk` tokens at a time and has `context` positions. It has
     /// the target's tokenizer, unless [`Drafting::translate_by`] is called.
-    pub fn new(chunk: usize, context: usize) -> Self {
-        Self { chunk, context, read: 0, translation: None }
+    pub fn new(chunk: usize, context: usize, rollback: Rollback) -> Self {
+        Self { chunk, context, rollback, read: 0, translation: None }
     }
 
     /// Declares that the draft model has another tokenizer.
@@ -80,11 +82,12 @@ impl Drafting {
 
     /// Forgets everything after the target's first `len` cached tokens. A translation is instead compared with the next text.
     pub fn truncate(&mut self, len: usize) {
-        self.read = self.read.min(len);
+        self.read = self.rollback.cut(self.read, len);
     }
 
     /// Records that the draft model's cache was filled with the first `read` cached tokens.
     pub fn set_read(&mut self, read: usize) {
+        self.rollback.restored(read);
         self.read = read;
     }
 
@@ -103,7 +106,8 @@ impl Drafting {
         let new = by.for_draft(&[cached, &[pending]].concat())?;
         let Some((_, head)) = new.split_last() else { return Ok(None) };
         // The last token is computed even if it was read, because the draft begins after it.
-        *read = head.iter().zip(text.iter().take(*read)).take_while(|(new, known)| new == known).count();
+        let shared = head.iter().zip(text.iter().take(*read)).take_while(|(new, known)| new == known).count();
+        *read = self.rollback.cut(*read, shared);
         *text = new;
         Ok(text.split_last().map(|(&last, head)| (head, last, *read)))
     }

@@ -1,8 +1,10 @@
 //! The interface between speculation and a model: verify tokens, then keep some of them.
 
 mod drafting;
+mod rollback;
 
 pub use drafting::{DraftPlan, Drafting, READ_IN_ROUND, Translate};
+pub use rollback::Rollback;
 
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
@@ -193,8 +195,23 @@ pub trait Target {
         if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
     }
 
-    /// Forgets all but the first `len` cached tokens; nothing is copied. Submitted rounds are discarded without waiting for them.
+    /// Forgets all but the first `len` cached tokens; nothing is copied. Keeps fewer if recurrent state cannot be cut there; see
+    /// [`Target::cached`]. The latest rounds can be cut anywhere. Submitted rounds are discarded without waiting for them.
     fn truncate(&mut self, len: usize);
+
+    /// Keeps what `text` shares with the cached tokens. Returns the number of kept tokens.
+    fn keep_shared(&mut self, text: &[u32]) -> usize {
+        self.truncate(self.cached_of(text));
+        self.cached().len()
+    }
+
+    /// Forgets all but the first `len` cached tokens. Reads again what [`Target::truncate`] does not keep.
+    async fn rewind(&mut self, len: usize) -> Result<()> {
+        let text: Vec<u32> = self.cached().iter().take(len).copied().collect();
+        self.truncate(len);
+        let again = &text[self.cached().len()..];
+        if again.is_empty() { Ok(()) } else { self.prefill(again).await }
+    }
 
     /// Returns the maximum number of tokens read at a time. To observe progress, pass at most this many to [`Target::prefill`].
     fn prefill_chunk(&self) -> usize {

@@ -15,7 +15,7 @@ pub mod tokenizers;
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};
-use foretoken::internals::model::{Blueprint, Capacity};
+use foretoken::internals::model::{AttentionSpec, Blueprint, Capacity, ModelSpec};
 use foretoken::internals::weights::{Dtype, Folder, InMemory, Source, Weights, narrow, widen};
 use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
@@ -83,6 +83,11 @@ pub fn goldens() -> Vec<PathBuf> {
     folders.sort();
     assert!(!folders.is_empty(), "{} holds no golden models", dir.display());
     folders
+}
+
+/// Returns the attention of a layer, which must have one.
+pub fn attention(spec: &ModelSpec, layer: usize) -> &AttentionSpec {
+    spec.layers[layer].attention().unwrap()
 }
 
 pub fn capacity() -> Capacity {
@@ -227,6 +232,11 @@ pub struct TaleRounds {
 pub struct Tales;
 
 impl Tales {
+    /// Returns the attention of a layer, which must have one.
+    pub fn attention(spec: &ModelSpec, layer: usize) -> &AttentionSpec {
+        spec.layers[layer].attention().unwrap()
+    }
+
     pub fn capacity() -> Capacity {
         Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
     }

@@ -1,7 +1,7 @@
 //! A KV cache that grows while a text is generated does not change a bit of the text.
 
 use common::scenario::Scenario;
-use common::{engine, gpu, path, run};
+use common::{attention, engine, gpu, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, RoundBuffers, sampler_bytes};
 use foretoken::internals::model::Capacity;
@@ -49,7 +49,7 @@ fn room_is_taken_only_when_a_text_needs_it() {
     let memory = engine.target().memory();
     let allocated = |engine: &GpuBackend| engine.gpu().counters().allocated;
     let at_first = allocated(&engine);
-    let kv = |positions: usize| 3 * 2 * 4 * engine.target().spec().kv_width() as u64 * positions as u64;
+    let kv = |positions: usize| 3 * 2 * 4 * attention(engine.target().spec(), 0).kv_width() as u64 * positions as u64;
     let (first, second, most) = (kv(FIRST), kv(2 * FIRST), kv(4 * FIRST));
     assert_eq!(memory.kv, most);
     assert!(at_first < memory.total() - (most - first) + (1 << 20), "{at_first} bytes at first");
@@ -117,7 +117,7 @@ fn a_growth_that_is_refused_in_the_middle_leaves_the_engine_usable() {
         engine.prepare(false);
         let expected = engine.finish().await.unwrap();
         // Room for one larger layer in addition to the smaller one.
-        gpu.memory.set(Some(gpu.counters().allocated + 2 * engine.target().kv()[0].size()));
+        gpu.memory.set(Some(gpu.counters().allocated + 2 * engine.target().layers()[0].size()));
         engine.truncate(0);
         let refused = engine.reserve(text.len()).await;
         assert!(matches!(refused, Err(Error::OutOfGpuMemory { .. })), "{refused:?}");

@@ -7,7 +7,7 @@ use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::Gpu;
-use foretoken::internals::model::{Capacity, NormKind, Residual};
+use foretoken::internals::model::{Capacity, LayerSpec, NormKind, Residual};
 use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::internals::session::Session;
 use foretoken::internals::speculate::{Drafter, Round};
@@ -295,7 +295,10 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
         assert!(round.readback_bytes <= 256, "{what}");
         let spec = engine.target().spec();
         // Within one block of positions nothing is merged.
-        let per_layer = engine.target().plan().dispatches_per_layer() - 1;
+        let plan = engine.target().plan();
+        let has_attention = |layer: &LayerSpec| usize::from(layer.attention().is_some());
+        let layers = plan.dispatches().into_iter().zip(&spec.layers);
+        let layers: Vec<_> = layers.map(|(count, layer)| count - has_attention(layer)).collect();
         let norms = match (spec.norm, spec.residual) {
             (NormKind::Rms, Residual::PostNorms) => 4,
             (NormKind::Rms, Residual::OnlyPostNorms) => 2,
@@ -303,13 +306,16 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             (NormKind::Layer, Residual::ParallelOneNorm) => 1,
             (NormKind::Layer, _) => 2,
         };
-        assert_eq!(per_layer, 5 + usize::from(spec.qk_norm.is_some()) + norms, "{what}");
+        for (count, layer) in layers.iter().zip(&spec.layers) {
+            let qk_norm = usize::from(spec.qk_norm.is_some()) * has_attention(layer);
+            assert_eq!(*count, 5 + qk_norm + norms, "{what}");
+        }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
         let embeds = 1 + usize::from(spec.learned_positions);
         // A matrix of two formats takes two dispatches.
         let sections = blueprint(folder, capacity()).0.sections;
         let more: usize = sections.iter().map(|sections| sections.len() - 1).sum();
-        let forward = (spec.layers.len() * per_layer + embeds + 3 + more) as u64;
+        let forward = (layers.iter().sum::<usize>() + embeds + 3 + more) as u64;
         let forwards = if let Draft::Model(steps) = draft { 1 + steps as u64 } else { 1 };
         assert_eq!(round.dispatches, forward * forwards, "{what}");
     }

@@ -382,7 +382,7 @@ mod tuner {
 }
 
 mod drafting {
-    use foretoken::internals::target::{DraftPlan, Drafting, Translate};
+    use foretoken::internals::target::{DraftPlan, Drafting, Rollback, Translate};
 
     /// Translates to a draft model that has each target token twice. A text that ends in 9 ends inside a character.
     struct Twice;
@@ -404,7 +404,7 @@ mod drafting {
 
     #[test]
     fn a_draft_reads_what_was_missed() {
-        let mut drafting = Drafting::new(8, 64);
+        let mut drafting = Drafting::new(8, 64, Rollback::default());
         let cached = text(30);
         // Two chunks, then the tokens that a round reads.
         assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), None);
@@ -428,7 +428,7 @@ mod drafting {
     #[test]
     fn a_draft_fits_both_contexts() {
         let steps = |context, [count, room]: [usize; 2]| {
-            let mut drafting = Drafting::new(8, context);
+            let mut drafting = Drafting::new(8, context, Rollback::default());
             drafting.set_read(10);
             drafting.plan(&text(10), 1, [count, room]).unwrap().map(|plan| plan.steps)
         };
@@ -438,12 +438,12 @@ mod drafting {
         assert_eq!(steps(12, [4, 9]), Some(2));
         assert_eq!(steps(10, [4, 9]), None);
         // A text longer than the draft model's context is not read.
-        assert_eq!(Drafting::new(8, 64).missed(&text(64), 1).unwrap(), (0, vec![]));
+        assert_eq!(Drafting::new(8, 64, Rollback::default()).missed(&text(64), 1).unwrap(), (0, vec![]));
     }
 
     #[test]
     fn another_tokenizer_has_positions_of_its_own() {
-        let mut drafting = Drafting::new(8, 64);
+        let mut drafting = Drafting::new(8, 64, Rollback::default());
         drafting.translate_by(Box::new(Twice));
         let plan = drafting.plan(&[1, 2], 3, [6, 2]).unwrap().unwrap();
         assert_eq!(plan, DraftPlan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6 });
@@ -459,5 +459,37 @@ mod drafting {
         assert_eq!((plan.tokens, plan.position), (vec![8, 8], 7));
         // Without room for a token of the target nothing is written.
         assert_eq!(drafting.plan(&[1, 2, 3], 8, [1, 0]).unwrap(), None);
+    }
+    /// A draft model with recurrent state of 2 positions, which reaches back 10 positions, with checkpoints every 16.
+    #[test]
+    fn recurrent_state_is_cut_where_it_is_kept() {
+        let mut rollback = Rollback::new(2, 10, 16);
+        // From 50 tokens the state of 40 to 49 is kept, and that of 14, 15, 30, 31, 46 and 47.
+        assert_eq!(rollback.cut(50, 60), 50);
+        assert_eq!(rollback.cut(50, 42), 42);
+        assert_eq!(rollback.cut(42, 41), 32);
+        // The state before 32 is that of the checkpoint alone.
+        assert_eq!(rollback.cut(40, 33), 33);
+        assert_eq!(rollback.cut(33, 32), 32);
+        assert_eq!(rollback.cut(40, 31), 16);
+        assert_eq!(rollback.cut(16, 15), 0);
+        assert_eq!(rollback.cut(5, 3), 3);
+        // A copy has what its length needs.
+        rollback.restored(40);
+        assert_eq!(rollback.cut(40, 40), 40);
+        assert_eq!(rollback.cut(40, 39), 32);
+        // Keys and values are cut anywhere.
+        assert_eq!(Rollback::default().cut(50, 7), 7);
+    }
+
+    #[test]
+    fn a_draft_reads_again_what_recurrent_state_does_not_keep() {
+        let mut drafting = Drafting::new(8, 64, Rollback::new(2, 10, 16));
+        drafting.set_read(30);
+        drafting.truncate(25);
+        assert_eq!(drafting.num_read(), 16);
+        let cached = text(25);
+        let plan = drafting.plan(&cached, 1, [4, 10]).unwrap().unwrap();
+        assert_eq!((plan.tokens, plan.position), ([&cached[16..], &[1]].concat(), 25));
     }
 }

@@ -1,5 +1,6 @@
 //! GGUF files: a file that breaks each rule, values of every type, split files, tokenizers, and two hundred thousand mutants.
 
+use common::attention;
 use common::gguf::{ARRAY, BOOL, F32, File, I32, TEXT, U8, U16, U32, U64, array, text, texts};
 use foretoken::internals::checkpoint::{self, Checkpoint};
 use foretoken::internals::model::{ModelSpec, Residual, RopeScaling};
@@ -457,7 +458,7 @@ fn metadata_say_what_a_model_is() {
     let same = |file| file;
     let llama = spec("llama", &[("embedding_length", 32)], &["output.weight"], same);
     assert_eq!(
-        (llama.vocab_size, llama.head_dim, llama.num_key_value_heads, llama.tie_word_embeddings),
+        (llama.vocab_size, attention(&llama, 0).head_dim, attention(&llama, 0).kv_heads, llama.tie_word_embeddings),
         (50, 8, 4, false)
     );
     assert_eq!((llama.ropes[0].theta, llama.ropes[0].rotary_dim, llama.qkv_bias), (10_000.0, 8, false));
@@ -480,7 +481,12 @@ fn metadata_say_what_a_model_is() {
     ];
     let qwen3 = spec("qwen3", &numbers, &[], same);
     assert_eq!(
-        (qwen3.head_dim, qwen3.num_key_value_heads, qwen3.qk_norm.is_some(), qwen3.tie_word_embeddings),
+        (
+            attention(&qwen3, 0).head_dim,
+            attention(&qwen3, 0).kv_heads,
+            qwen3.qk_norm.is_some(),
+            qwen3.tie_word_embeddings
+        ),
         (16, 2, true, true)
     );
 
@@ -493,8 +499,8 @@ fn metadata_say_what_a_model_is() {
         )
     };
     let gemma3 = spec("gemma3", &numbers, &[], scaling);
-    let full: Vec<_> = (0..12).filter(|layer| gemma3.layers[*layer].window.is_none()).collect();
-    assert_eq!((full, gemma3.layers[0].window, gemma3.attention_scale), (vec![5, 11], Some(64), 0.25));
+    let full: Vec<_> = (0..12).filter(|layer| attention(&gemma3, *layer).window.is_none()).collect();
+    assert_eq!((full, attention(&gemma3, 0).window, gemma3.attention_scale), (vec![5, 11], Some(64), 0.25));
     // The Gemma 3 that scales scores by hidden size / heads is recognised by its number of layers.
     let larger = [&numbers[..], &[("block_count", 62)]].concat();
     assert_eq!(spec("gemma3", &larger, &[], same).attention_scale, (32.0_f32 / 4.0).powf(-0.5));
@@ -521,22 +527,25 @@ fn metadata_say_what_a_model_is() {
         panic!()
     };
     assert_eq!((short_factor, long_factor), (&vec![1.0; 4], &vec![2.0; 4]));
-    assert_eq!((*attention_factor, *original_max_position_embeddings, phi3.layers[0].window), (1.25, 128.0, Some(100)));
+    assert_eq!(
+        (*attention_factor, *original_max_position_embeddings, attention(&phi3, 0).window),
+        (1.25, 128.0, Some(100))
+    );
 
     let epsilon = |name: &'static str| {
         move |file: File| file.key(&format!("{name}.attention.layer_norm_epsilon"), F32, 1e-4_f32.to_le_bytes())
     };
     let gpt2 = spec("gpt2", &[("embedding_length", 32)], &[], epsilon("gpt2"));
-    assert_eq!((gpt2.norm_eps, gpt2.intermediate_size, gpt2.learned_positions), (1e-4, 96, true));
+    assert_eq!((gpt2.norm_eps, gpt2.layers[0].intermediate_size, gpt2.learned_positions), (1e-4, 96, true));
     let starcoder = spec("starcoder", &[("embedding_length", 32), ("attention.head_count_kv", 1)], &[], same);
-    assert_eq!((starcoder.num_key_value_heads, starcoder.learned_positions), (1, true));
+    assert_eq!((attention(&starcoder, 0).kv_heads, starcoder.learned_positions), (1, true));
     let neox =
         spec("gptneox", &[("embedding_length", 32), ("rope.dimension_count", 2)], &["blk.0.attn_qkv.bias"], |file| {
             file.key("gptneox.use_parallel_residual", BOOL, [0])
         });
     assert_eq!((neox.ropes[0].rotary_dim, neox.qkv_bias, neox.residual), (2, true, Residual::Sequential));
     let smollm3 = spec("smollm3", &[("embedding_length", 32)], &[], same);
-    assert_eq!((smollm3.layers[2].rope, smollm3.layers[3].rope), (Some(0), None));
+    assert_eq!((attention(&smollm3, 2).rope, attention(&smollm3, 3).rope), (Some(0), None));
 }
 
 // Tokenizers.

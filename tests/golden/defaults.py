@@ -142,6 +142,17 @@ OTHERS = {
         {"use_bias": False, "hidden_act": "gelu", "sliding_window": 16},
         {"rope_theta": 5e5},
     ],
+    "lfm2": [
+        {},
+        {"full_attn_idxs": [2, 5, 31], "conv_L_cache": 7},
+        {"layer_types": ["conv", "full_attention"] * 16, "full_attn_idxs": [1]},
+        {**NO_IDS, "block_ff_dim": 6656, "tie_embedding": False, "norm_eps": 1e-6},
+        {"block_ffn_dim_multiplier": 1.3, "block_multiple_of": 64, "num_key_value_heads": 4},
+        {"intermediate_size": 12288},
+        {"block_auto_adjust_ff_dim": False, "intermediate_size": 4608},
+        {"rope_theta": 5e5},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7}},
+    ],
     "gpt2": GPT2,
     "gpt_bigcode": [*GPT2, {"multi_query": False}, {"num_key_value_heads": 1}],
 }
@@ -161,7 +172,24 @@ def slides(model_type, config):
     has_window = model_type not in ["llama", "seed_oss"] and getattr(config, "use_sliding_window", True)
     has_window = has_window and getattr(config, "sliding_window", None)
     types = types or ["sliding_attention"] * config.num_hidden_layers
-    return [has_window and kind == "sliding_attention" for kind in types]
+    return [has_window and kind == "sliding_attention" for kind in types if kind != "conv"]
+
+
+def convolutions(config):
+    """Returns a digit for each layer: the positions of its convolution; 0: it has attention."""
+    types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
+    return "".join(str(config.conv_L_cache) if kind == "conv" else "0" for kind in types)
+
+
+def mlp_width(config):
+    """Returns the width of LFM2's MLP, as modeling_lfm2.py computes it."""
+    width = config.intermediate_size
+    if config.block_auto_adjust_ff_dim:
+        width = int(2 * width / 3)
+        width = int(config.block_ffn_dim_multiplier * width)
+        multiple = config.block_multiple_of
+        width = multiple * ((width + multiple - 1) // multiple)
+    return width
 
 
 def ropes(config, head_dim):
@@ -213,16 +241,19 @@ def facts(model_type, config):
     plain = gpt2 or neox or model_type == "starcoder2"
     output_bias = {"seed_oss": "attention_out_bias", "glm4": "none"}.get(model_type, "attention_bias")
     eos = config.eos_token_id
+    inner = mlp_width(config) if model_type == "lfm2" else getattr(config, "intermediate_size", None)
     tables = ropes(config, head_dim)
-    rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * config.num_hidden_layers
+    attending = convolutions(config).count("0")
+    rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending
     scale = get("query_pre_attn_scalar") if model_type == "gemma3_text" else head_dim
-    activation = get("activation_function", "hidden_activation", "hidden_act")
+    activation = "silu" if model_type == "lfm2" else get("activation_function", "hidden_activation", "hidden_act")
     return {
         "num_key_value_heads": getattr(config, "num_key_value_heads", heads),
         "head_dim": head_dim,
-        "intermediate_size": (config.n_inner or 4 * width) if gpt2 else config.intermediate_size,
+        "intermediate_size": (config.n_inner or 4 * width) if gpt2 else inner,
+        "convolutions": convolutions(config),
         "norm": "layer" if plain else "rms",
-        "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "rms_norm_eps"),
+        "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps", "rms_norm_eps"),
         "residual": "parallel" if has("use_parallel_residual") else RESIDUALS.get(model_type, "sequential"),
         "activation": ACTIVATIONS.get(activation, activation),
         "gated": not plain,

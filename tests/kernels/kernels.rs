@@ -8,7 +8,9 @@ use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 use bytemuck::cast_slice;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
-use foretoken::internals::model::{Activation, QkNorm, QueryGrowth, RopeScaling, RopeSpec, Table, rotary_table};
+use foretoken::internals::model::{
+    Activation, ConvHistory, QkNorm, QueryGrowth, RopeScaling, RopeSpec, Table, rotary_table,
+};
 use foretoken::internals::reference::{self, Heads, Kv, Pairs};
 use foretoken::internals::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use foretoken::{Arithmetic, KvDtype};
@@ -1063,6 +1065,51 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
             let case = (kv_dtype, position, rows, heads, input, norm);
             // A norm divides by 1e-3 at least, and a rotation adds two products.
             append.check(&mut lab, "qk_norm", &case, (&q, &kv), floor(input, 2, 1e4));
+        }
+    }
+    lab.report();
+}
+
+// ---- short convolution ----
+
+/// A text in several passes. Each reads the inputs of earlier passes from the history: of its ring, or of a checkpoint after a rollback.
+#[test]
+fn short_conv_equals_its_twin_in_any_passes() {
+    let mut lab = Lab::new(22);
+    for (width, taps) in [(1, 2), (3, 3), (64, 3), (65, 4), (70, 7)] {
+        let text = 200;
+        let history = ConvHistory::new(width, taps, 40);
+        let projected = lab.random.normals(text * 3 * width);
+        let weights = lab.random.normals(width * taps);
+        let want = reference::short_conv(&projected, &weights, width);
+        let kept = lab.output(&vec![UNTOUCHED; history.len(text)]);
+        let sizes = [width, taps, history.ring, stride(width)].map(|size| size as u32);
+        let (dims, weights) = (lab.uniform(&sizes), lab.input(cast_slice(&weights)));
+        let mut run = |position: usize, rows: usize| {
+            let y = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
+            let rows_of_text = &projected[position * 3 * width..][..rows * 3 * width];
+            let bindings = [
+                (0, lab.step(position, rows)),
+                (1, dims.clone()),
+                (2, lab.input(cast_slice(rows_of_text))),
+                (3, weights.clone()),
+                (4, kept.slice()),
+                (5, y.slice()),
+            ];
+            lab.run(Kernel::ShortConv, [(width as u32).div_ceil(64), rows as u32, 1], &bindings);
+            let got = lab.rows(&y, stride(width), width);
+            let want = &want[position * width..][..rows * width];
+            lab.close("short_conv", POINTWISE, &(width, taps, position, rows), &got, want, 0.0);
+            got
+        };
+        let whole: Vec<_> = [1, 2, 40, 17, 1, 30, 40, 40, 29].iter().fold(Vec::new(), |done: Vec<f32>, rows| {
+            let position = done.len() / width;
+            [done, run(position, *rows)].concat()
+        });
+        // From a checkpoint, then from the ring.
+        for (position, rows) in [(128, 10), (135, 3), (64, 1), (65, 40), (0, 2), (2, 1)] {
+            let again = run(position, rows);
+            assert_eq!(bits(&again), bits(&whole[position * width..][..rows * width]), "{width} {taps} {position}");
         }
     }
     lab.report();

@@ -5,7 +5,7 @@ use foretoken::KvDtype;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::GpuOptions;
-use foretoken::internals::model::Capacity;
+use foretoken::internals::model::{AttentionSpec, Capacity};
 use foretoken::internals::target::{Draft, Target, run_round};
 use std::path::Path;
 
@@ -28,14 +28,14 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// Returns the keys and values of the first `len` positions of every layer, in a fixed order.
+/// Returns the keys and values of the first `len` positions of every layer that has them, in a fixed order.
 fn cache(engine: &GpuBackend, len: usize) -> Vec<u32> {
     let spec = engine.target().spec();
     let capacity = engine.target().capacity();
     let per_word = if capacity.kv_dtype == KvDtype::F16 { 2 } else { 1 };
-    let (heads, dim) = (spec.num_key_value_heads, spec.head_dim);
     let mut all = Vec::new();
-    for layer in 0..spec.layers.len() {
+    for (layer, spec) in spec.layers.iter().enumerate() {
+        let Some(&AttentionSpec { kv_heads: heads, head_dim: dim, .. }) = spec.attention() else { continue };
         let words = run(engine.kv_words(layer)).unwrap();
         for head in 0..heads {
             for position in 0..len {

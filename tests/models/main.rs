@@ -8,3 +8,4 @@ mod perplexity;
 mod published;
 mod quantised;
 mod readings;
+mod recurrent;

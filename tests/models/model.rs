@@ -4,7 +4,7 @@ use common::altered::{with_head, with_head_of_integers};
 use common::{Golden, capacity, difference, engine, goldens, gpu, path, plain, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::checkpoint;
-use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
+use foretoken::internals::model::{AttentionSpec, LayerSpec, Mixer, ModelSpec, RopeScaling, RopeSpec, parse_config};
 use foretoken::internals::reference::Model;
 use foretoken::internals::target::Target;
 use foretoken::internals::weights::InMemory;
@@ -107,14 +107,24 @@ fn rope(rope: &RopeSpec) -> Value {
     facts
 }
 
+/// Returns the positions of a layer's convolution; 0: it has attention.
+fn convolution(layer: &LayerSpec) -> usize {
+    match layer.mixer {
+        Mixer::ShortConv { taps } => taps,
+        Mixer::Attention(_) => 0,
+    }
+}
+
 /// Returns the keys of `defaults.json`.
 fn facts(spec: &ModelSpec) -> Value {
+    let attention = spec.attentions().next().unwrap();
     let layers =
-        |is: fn(&_) -> bool| spec.layers.iter().map(|layer| if is(layer) { '1' } else { '0' }).collect::<String>();
+        |is: fn(&_) -> bool| spec.attentions().map(|layer| if is(layer) { '1' } else { '0' }).collect::<String>();
     json!({
-        "num_key_value_heads": spec.num_key_value_heads,
-        "head_dim": spec.head_dim,
-        "intermediate_size": spec.intermediate_size,
+        "num_key_value_heads": attention.kv_heads,
+        "head_dim": attention.head_dim,
+        "intermediate_size": spec.layers[0].intermediate_size,
+        "convolutions": spec.layers.iter().map(|layer| convolution(layer).to_string()).collect::<String>(),
         "norm": spec.norm,
         "norm_eps": spec.norm_eps,
         "residual": spec.residual,
@@ -125,9 +135,9 @@ fn facts(spec: &ModelSpec) -> Value {
         "mlp_bias": spec.mlp.bias,
         "tie_word_embeddings": spec.tie_word_embeddings,
         "ropes": spec.ropes.iter().map(rope).collect::<Vec<_>>(),
-        "window": spec.layers.iter().find_map(|layer| layer.window),
-        "slides": layers(|layer| layer.window.is_some()),
-        "rotates": layers(|layer| layer.rope.is_some()),
+        "window": spec.attentions().find_map(|attention| attention.window),
+        "slides": layers(|layer: &AttentionSpec| layer.window.is_some()),
+        "rotates": layers(|layer: &AttentionSpec| layer.rope.is_some()),
         "bos_token_id": spec.bos_token_id,
         "eos_token_id": spec.eos_token_id,
     })
@@ -314,7 +324,7 @@ fn an_architecture_that_is_not_known_is_refused_with_those_that_are() {
         match parse_config(config.to_string().as_bytes(), None) {
             Err(Error::UnsupportedArchitecture { architecture, supported }) => {
                 assert_eq!(architecture, name);
-                assert!(supported.starts_with("llama, mistral, qwen2") && supported.ends_with("phi"), "{supported}");
+                assert!(supported.starts_with("llama, mistral, qwen2") && supported.ends_with("lfm2"), "{supported}");
             }
             other => panic!("{other:?}"),
         }

@@ -1,8 +1,10 @@
 //! Models with llama.cpp's names and layouts: the goldens, rearranged as its converter does, give the same logits.
 
-use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
+use common::{Golden, attention, blueprint, capacity, engine, engine_of, gpu, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::model::{Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
+use foretoken::internals::model::{
+    AttentionSpec, Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf,
+};
 use foretoken::internals::weights::{InMemory, Weights};
 use foretoken::{Error, WeightDtype};
 use half::{bf16, f16};
@@ -12,12 +14,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 43] = [
+const NAMES: [(&str, &str); 55] = [
     ("model.embed_tokens.", "token_embd."),
     ("gpt_neox.embed_in.", "token_embd."),
     ("transformer.wte.", "token_embd."),
     ("transformer.wpe.", "position_embd."),
     ("model.norm.", "output_norm."),
+    ("model.embedding_norm.", "token_embd_norm."),
     ("gpt_neox.final_layer_norm.", "output_norm."),
     ("model.final_layernorm.", "output_norm."),
     ("transformer.ln_f.", "output_norm."),
@@ -27,6 +30,7 @@ const NAMES: [(&str, &str); 43] = [
     ("gpt_neox.layers.", "blk."),
     ("transformer.h.", "blk."),
     ("input_layernorm", "attn_norm"),
+    ("operator_norm", "attn_norm"),
     ("ln_1", "attn_norm"),
     ("ln_2", "ffn_norm"),
     ("pre_feedforward_layernorm", "ffn_norm"),
@@ -39,6 +43,15 @@ const NAMES: [(&str, &str); 43] = [
     ("self_attn.query_layernorm", "attn_q_norm"),
     ("self_attn.key_layernorm", "attn_k_norm"),
     ("self_attn.dense", "attn_output"),
+    ("self_attn.q_layernorm", "attn_q_norm"),
+    ("self_attn.k_layernorm", "attn_k_norm"),
+    ("self_attn.out_proj", "attn_output"),
+    ("conv.conv.", "shortconv.conv."),
+    (".conv.in_proj", ".shortconv.in_proj#"),
+    (".conv.out_proj", ".shortconv.out_proj#"),
+    ("feed_forward.w1", "ffn_gate"),
+    ("feed_forward.w2", "ffn_down"),
+    ("feed_forward.w3", "ffn_up"),
     ("self_attn.q_", "attn_q_"),
     ("self_attn.k_", "attn_k_"),
     ("self_attn.v_", "attn_v_"),
@@ -56,6 +69,7 @@ const NAMES: [(&str, &str); 43] = [
     ("mlp.dense_4h_to_h", "ffn_down"),
     ("mlp.c_proj", "ffn_down"),
     ("_proj.", "."),
+    ("#", ""),
 ];
 
 struct Tensor {
@@ -73,7 +87,7 @@ impl Tensor {
 
 /// Returns the values as llama.cpp's converter writes them.
 fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec) -> Vec<f32> {
-    let dim = spec.head_dim;
+    let AttentionSpec { heads, head_dim: dim, .. } = *spec.attentions().next().unwrap();
     let is_layer = name.starts_with("blk.");
     match architecture {
         // Transposed linear layers.
@@ -82,8 +96,7 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
         }
         // From (head, q k v, dim) to (q k v, head, dim).
         "gptneox" if name.contains("attn_qkv") => tensor.ordered(|row| {
-            let (part, head, i) =
-                (row / dim / spec.num_attention_heads, row / dim % spec.num_attention_heads, row % dim);
+            let (part, head, i) = (row / dim / heads, row / dim % heads, row % dim);
             (head * 3 + part) * dim + i
         }),
         // From (head, half, dim / 2) to (head, dim / 2, half).
@@ -97,15 +110,16 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
 
 /// Returns a GGUF file's metadata, with the keys of `spec_of_gguf`.
 fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
+    let attention = spec.attentions().next().unwrap();
     let mut keys = json!({
         "model_type": architecture,
         "vocab_size": spec.vocab_size,
         "hidden_size": spec.hidden_size,
         "num_hidden_layers": spec.layers.len(),
-        "num_attention_heads": spec.num_attention_heads,
-        "num_key_value_heads": spec.num_key_value_heads,
-        "head_dim": spec.head_dim,
-        "intermediate_size": spec.intermediate_size,
+        "num_attention_heads": attention.heads,
+        "num_key_value_heads": attention.kv_heads,
+        "head_dim": attention.head_dim,
+        "intermediate_size": spec.layers[0].intermediate_size,
         "max_position_embeddings": spec.max_position_embeddings,
         "rms_norm_eps": spec.norm_eps,
         "tie_word_embeddings": spec.tie_word_embeddings,
@@ -118,11 +132,12 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "attn_logit_softcapping": spec.attention_cap,
         "final_logit_softcapping": spec.logit_cap,
         "query_pre_attn_scalar": spec.attention_scale.powi(-2).round(),
-        "sliding_window": spec.layers.iter().find_map(|layer| layer.window),
-        "no_rope_layers": spec.layers.iter().map(|layer| layer.rope.is_some()).collect::<Vec<_>>(),
-        "layer_types": spec.layers.iter().map(|layer| match layer.window {
-            Some(_) => "sliding_attention",
-            None => "full_attention",
+        "sliding_window": spec.attentions().find_map(|attention| attention.window),
+        "no_rope_layers": spec.attentions().map(|attention| attention.rope.is_some()).collect::<Vec<_>>(),
+        "layer_types": spec.layers.iter().map(|layer| match layer.attention().map(|attention| attention.window) {
+            None => "conv",
+            Some(Some(_)) => "sliding_attention",
+            Some(None) => "full_attention",
         }).collect::<Vec<_>>(),
         "bos_token_id": spec.bos_token_id,
         "eos_token_id": spec.eos_token_id,
@@ -137,7 +152,7 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
     }
     if let Some(rope) = spec.ropes.first() {
         keys["rope_theta"] = rope.theta.into();
-        keys["partial_rotary_factor"] = (rope.rotary_dim as f64 / spec.head_dim as f64).into();
+        keys["partial_rotary_factor"] = (rope.rotary_dim as f64 / attention.head_dim as f64).into();
         if let RopeScaling::Yarn { factor, attention_factor, original_max_position_embeddings, .. } = &rope.scaling {
             keys["rope_scaling"] = json!({
                 "rope_type": "yarn",
@@ -186,6 +201,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("hunyuan-dense", "hunyuan-dense"),
         ("cohere2", "cohere2"),
         ("phi", "phi2"),
+        ("lfm2", "lfm2"),
     ] {
         let folder = path("tests/golden/models").join(folder);
         let (Blueprint { spec, .. }, weights) = blueprint(&folder, capacity());
@@ -273,8 +289,11 @@ fn the_text_part_of_a_model_that_sees_is_a_model() {
         json!({ "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024 });
     let outer = json!({ "model_type": "gemma3", "text_config": sparse, "eos_token_id": [1, 106] });
     let spec = parse_config(outer.to_string().as_bytes(), None).unwrap();
-    assert_eq!((spec.vocab_size, spec.num_attention_heads, spec.num_key_value_heads), (262_208, 8, 4));
-    assert_eq!((spec.head_dim, spec.max_position_embeddings, spec.eos_token_id), (256, 131_072, vec![1, 106]));
+    assert_eq!((spec.vocab_size, attention(&spec, 0).heads, attention(&spec, 0).kv_heads), (262_208, 8, 4));
+    assert_eq!(
+        (attention(&spec, 0).head_dim, spec.max_position_embeddings, spec.eos_token_id),
+        (256, 131_072, vec![1, 106])
+    );
 }
 
 /// Granite 4 with attention in every layer: gate and up are one tensor, and other keys of the config describe layers that are not there.
@@ -314,7 +333,7 @@ fn a_hybrid_model_without_recurrent_layers_computes_what_granite_does() {
     config["layer_types"] = vec!["attention"; layers].into();
     let spec = parse(&config).unwrap();
     config["position_embedding_type"] = "nope".into();
-    assert!(parse(&config).unwrap().layers.iter().all(|layer| layer.rope.is_none()));
+    assert!(parse(&config).unwrap().attentions().all(|attention| attention.rope.is_none()));
 
     let gpu = gpu();
     let prompt = Golden::read(&folder).prompt_ids;

@@ -1,7 +1,7 @@
 //! The trait `Backend` on the CPU: logits, hidden states, constraints, and copies of the cached text.
 
-use super::attention::Cache;
 use super::engine::CpuBackend;
+use super::layer::LayerState;
 use super::model::CpuModel;
 use crate::backend::{Backend, LocalModel, Snapshot};
 use crate::constraint::Shared;
@@ -11,8 +11,8 @@ use crate::target::{Drafting, Target};
 use async_trait::async_trait;
 use std::any::Any;
 
-/// Copies of a cache per layer, for target and draft model.
-type CacheCopies = [Vec<Cache>; 2];
+/// Copies of the layers' states, for target and draft model.
+type LayerCopies = [Vec<LayerState>; 2];
 
 #[async_trait(?Send)]
 impl Backend for CpuBackend {
@@ -64,18 +64,16 @@ impl Backend for CpuBackend {
     /// The keys of each KV head, then the values of each.
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
         let positions = self.cached.len();
-        let cache = &mut self.target.caches()[layer];
-        cache.truncate(positions);
-        Ok(cache.to_bytes())
+        Ok(self.target.layers()[layer].bytes(positions))
     }
 
     fn write_kv(&mut self, layer: usize, len: usize, bytes: &[u8]) -> bool {
-        self.target.caches()[layer].set_bytes(len, bytes)
+        self.target.layers()[layer].set_bytes(len, bytes)
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
         let copy = |model: &mut CpuModel, positions| {
-            model.caches().iter().map(|cache| cache.copy(positions)).collect::<Vec<_>>()
+            model.layers().iter().map(|layer| layer.copy(positions)).collect::<Vec<_>>()
         };
         let target = copy(&mut self.target, self.cached.len());
         let draft = match &mut self.draft {
@@ -86,16 +84,17 @@ impl Backend for CpuBackend {
     }
 
     async fn restore_kv(&mut self, snapshot: &Snapshot) -> Result<bool> {
-        let Some([target, draft]) = snapshot.kv.downcast_ref::<CacheCopies>() else { return Ok(false) };
-        self.target.caches().clone_from(target);
+        let Some([target, draft]) = snapshot.kv.downcast_ref::<LayerCopies>() else { return Ok(false) };
+        self.target.layers().clone_from(target);
         if let (Some(model), false) = (&mut self.draft, draft.is_empty()) {
-            model.caches().clone_from(draft);
+            model.layers().clone_from(draft);
         }
         Ok(true)
     }
 
     fn set_cached(&mut self, tokens: &[u32], draft_cached: usize) {
         self.cached = tokens.to_vec();
+        self.rollback.restored(tokens.len());
         self.drafting.set_read(draft_cached);
     }
 }

@@ -4,10 +4,11 @@ use super::model::CpuModel;
 use super::parts::for_each_part;
 use super::rows::Rows;
 use super::turn::Turn;
+use crate::backend::{drafting, rollback};
 use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_likely};
-use crate::target::{DRAFT_MODEL, Draft, Drafting, Logprobs, MAX_DRAFT, Queue, Target, Verified};
+use crate::target::{DRAFT_MODEL, Draft, Drafting, Logprobs, MAX_DRAFT, Queue, Rollback, Target, Verified};
 use async_trait::async_trait;
 
 /// Target and optional draft model.
@@ -18,6 +19,8 @@ pub struct CpuBackend {
     /// Rule for the tokens that may be chosen.
     pub(super) constraint: Option<Shared>,
     pub(super) cached: Vec<u32>,
+    /// Lengths to which the cached text can be cut.
+    pub(super) rollback: Rollback,
     /// State of the draft model; unused without one.
     pub(super) drafting: Drafting,
     submitted: Option<(u32, Draft)>,
@@ -27,15 +30,15 @@ pub struct CpuBackend {
 impl CpuBackend {
     /// Creates an engine that decodes greedily until [`Target::sample_by`].
     pub fn new(target: CpuModel, draft: Option<CpuModel>) -> Self {
-        let capacity = draft.as_ref().map(|model| model.blueprint().capacity);
-        let (chunk, context) = capacity.map_or((0, 0), |capacity| (capacity.prefill_chunk, capacity.max_context));
+        let drafting = drafting(draft.as_ref().map(CpuModel::blueprint));
         Self {
+            rollback: rollback(target.blueprint()),
             target,
             draft,
             sampling: Sampling::default(),
             constraint: None,
             cached: Vec::new(),
-            drafting: Drafting::new(chunk, context),
+            drafting,
             submitted: None,
             turn: Turn::new(),
         }
@@ -135,8 +138,8 @@ impl Target for CpuBackend {
 
     fn truncate(&mut self, len: usize) {
         self.submitted = None;
-        self.cached.truncate(len);
-        self.drafting.truncate(len);
+        self.cached.truncate(self.rollback.cut(self.cached.len(), len));
+        self.drafting.truncate(self.cached.len());
     }
 
     fn prefill_chunk(&self) -> usize {

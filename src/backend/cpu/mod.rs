@@ -9,6 +9,7 @@ mod engine;
 mod floats;
 mod instructions;
 mod integers;
+mod layer;
 mod matrix;
 mod model;
 mod parts;

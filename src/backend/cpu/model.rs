@@ -1,6 +1,7 @@
 //! A model on the CPU: interprets its plan.
 
 use super::attention::{Cache, LayerHeads, TOGETHER, bounded};
+use super::layer::{History, LayerState};
 use super::parts::threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::processor::Processor;
@@ -8,8 +9,8 @@ use super::rows::{Rows, stride};
 use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
-    self, Activation, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, QkNorm, Section, Table,
-    VectorId, rotary_table, stored_rows, vector,
+    self, Activation, AttentionSpec, Blueprint, Input, LayerSpec, MatrixId, MatrixPlan, Mixer, ModelSpec, NormKind, Op,
+    Output, QkNorm, Section, Table, VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
 use crate::target::MAX_DRAFT;
@@ -33,7 +34,8 @@ struct CpuMemory {
     vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
-    caches: Vec<Cache>,
+    /// State of each layer.
+    layers: Vec<LayerState>,
     arithmetic: Arithmetic,
 }
 
@@ -42,8 +44,8 @@ struct CpuPass {
     residual: Rows,
     normed: Rows,
     query: Rows,
-    attended: Rows,
-    qkv: Rows,
+    mixed: Rows,
+    projected: Rows,
     mlp: Rows,
     logits: Rows,
 }
@@ -106,27 +108,30 @@ impl CpuModel {
             // A missing bias stays empty and is not added, instead of zeros.
             vectors.push(if plan.layout.parts.is_empty() { Vec::new() } else { vector(weights, plan).await? });
         }
-        let heads = |layer: usize| {
-            let at = &spec.layers[layer];
-            let rope = at.rope.map(|rope| &spec.ropes[rope]);
+        let heads = |attention: &AttentionSpec| {
+            let rope = attention.rope.map(|rope| &spec.ropes[rope]);
             LayerHeads {
-                heads: spec.num_attention_heads,
-                kv_heads: spec.num_key_value_heads,
-                head_dim: spec.head_dim,
+                heads: attention.heads,
+                kv_heads: attention.kv_heads,
+                head_dim: attention.head_dim,
                 rotary: rope.map_or(0, |rope| rope.rotary_dim),
-                window: at.window.unwrap_or(usize::MAX),
+                window: attention.window.unwrap_or(usize::MAX),
                 scale: spec.attention_scale,
                 cap: spec.attention_cap,
                 q_table: rope.map_or(0, |rope| (rope.tables() - 1) * capacity.max_context * rope.rotary_dim),
             }
         };
-        let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
+        let state = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(attention) => LayerState::Kv(Cache::new(heads(attention), capacity.kv_dtype)),
+            Mixer::ShortConv { taps } => LayerState::History(History::new(blueprint.history(*taps))),
+        };
+        let layers = spec.layers.iter().map(state).collect();
         // Int8 was faster in measurements with AVX2 and simd128.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
         Ok(Self {
             processor: processor.clone(),
             blueprint: blueprint.clone(),
-            memory: CpuMemory { matrices, vectors, tables, caches, arithmetic },
+            memory: CpuMemory { matrices, vectors, tables, layers, arithmetic },
         })
     }
 
@@ -150,9 +155,9 @@ impl CpuModel {
         self.memory.arithmetic
     }
 
-    /// Returns the KV cache of each layer.
-    pub(super) fn caches(&mut self) -> &mut Vec<Cache> {
-        &mut self.memory.caches
+    /// Returns what each layer keeps of the text.
+    pub(super) fn layers(&mut self) -> &mut Vec<LayerState> {
+        &mut self.memory.layers
     }
 
     /// Returns the model's bytes with a full KV cache. Activations of a pass are not included; they are freed after it.
@@ -189,9 +194,9 @@ impl CpuModel {
         let Self { processor, blueprint, memory } = self;
         let Blueprint { spec, plan, .. } = &*blueprint;
         let positions = position + tokens.len();
-        for cache in &mut memory.caches {
-            cache.truncate(position);
-            cache.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
+        for layer in &mut memory.layers {
+            layer.truncate(position);
+            layer.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
                 what: "the KV cache".into(),
                 need: blueprint.kv_bytes(positions),
                 limit: None,
@@ -204,8 +209,8 @@ impl CpuModel {
             residual,
             normed: none(),
             query: none(),
-            attended: none(),
-            qkv: none(),
+            mixed: none(),
+            projected: none(),
             mlp: none(),
             logits: none(),
         };
@@ -241,7 +246,8 @@ fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usi
     let body = (7 + 3) * rows * widest(&plan.body);
     // Choosing a token copies its logits.
     let head = (2 + 3) * wanted * widest(&plan.head);
-    let queries = TOGETHER.min(rows) * spec.num_attention_heads / spec.num_key_value_heads;
+    let group = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.heads / attention.kv_heads);
+    let queries = TOGETHER.min(rows) * spec.largest(group);
     body + head + 2 * threads() * queries * positions
 }
 
@@ -255,9 +261,13 @@ fn need_room(what: &str, numbers: usize) -> Result<()> {
 
 impl CpuMemory {
     fn run_op(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
-        let Self { matrices, vectors, tables, caches, arithmetic } = self;
+        let Self { matrices, vectors, tables, layers, arithmetic } = self;
         let vector = |id: VectorId| &vectors[id.0][..];
-        let table = |layer: usize| spec.layers[layer].rope.map_or(&[][..], |rope| &tables[rope]);
+        let attention = |layer: usize| spec.layers[layer].attention();
+        let table = |layer| {
+            let rope = attention(layer).and_then(|attention| attention.rope);
+            rope.map_or(&[][..], |rope| &tables[rope])
+        };
         match *op {
             Op::Embed { table: MatrixId(matrix), of } => {
                 let scale = if of == Table::Tokens { spec.embedding_scale } else { 1.0 };
@@ -282,12 +292,12 @@ impl CpuMemory {
                 let x = match input {
                     Input::Normed => &pass.normed,
                     Input::Residual => &pass.residual,
-                    Input::Attended => &pass.attended,
+                    Input::Mixed => &pass.mixed,
                     Input::Mlp => &pass.mlp,
                 };
                 let mut y = matrices[matrix].times(x, *arithmetic);
                 match output {
-                    Output::Qkv => pass.qkv = y,
+                    Output::Projected => pass.projected = y,
                     Output::Normed => pass.normed = y,
                     Output::Logits { bias } => {
                         y.add_to_each(vector(bias));
@@ -303,7 +313,9 @@ impl CpuMemory {
                     }
                     Output::Rotary { layer, bias } => {
                         y.add_to_each(vector(bias));
-                        pass.query = caches[layer].append(y, table(layer), &[]);
+                        if let LayerState::Kv(cache) = &mut layers[layer] {
+                            pass.query = cache.append(y, table(layer), &[]);
+                        }
                     }
                     Output::Gate { bias, activation } => {
                         y.add_to_each(vector(bias));
@@ -317,15 +329,16 @@ impl CpuMemory {
                 }
             }
             Op::QkNorm { layer, gain, bias } => {
-                let mut qkv = std::mem::take(&mut pass.qkv);
+                let (LayerState::Kv(cache), Some(attention)) = (&mut layers[layer], attention(layer)) else { return };
+                let mut qkv = std::mem::take(&mut pass.projected);
                 qkv.add_to_each(vector(bias));
                 let across = spec.qk_norm == Some(QkNorm::Width);
-                let (q_width, kv_width) = (spec.q_width(), spec.kv_width());
+                let (q_width, kv_width) = (attention.q_width(), attention.kv_width());
                 let ones = vec![1.0; q_width];
                 for row in 0..qkv.len() {
                     let (q, rest) = qkv.row_mut(row).split_at_mut(q_width);
                     for values in [q, &mut rest[..kv_width]] {
-                        let width = if across { values.len() } else { spec.head_dim };
+                        let width = if across { values.len() } else { attention.head_dim };
                         for values in values.chunks_exact_mut(width) {
                             let normed = Rows::from_flat(values, width);
                             let normed = norm_rms(&normed, &ones[..width], spec.norm_eps as f32);
@@ -338,9 +351,18 @@ impl CpuMemory {
                 if !after {
                     qkv.scale_each(gains);
                 }
-                pass.query = caches[layer].append(qkv, table(layer), if after { gains } else { &[] });
+                pass.query = cache.append(qkv, table(layer), if after { gains } else { &[] });
             }
-            Op::Attention { layer } => pass.attended = caches[layer].attend(&pass.query),
+            Op::Attention { layer } => {
+                if let LayerState::Kv(cache) = &layers[layer] {
+                    pass.mixed = cache.attend(&pass.query);
+                }
+            }
+            Op::ShortConv { layer, taps } => {
+                if let LayerState::History(history) = &mut layers[layer] {
+                    pass.mixed = history.convolve(&pass.projected, vector(taps), position);
+                }
+            }
         }
     }
 }

@@ -117,16 +117,15 @@ impl Backend for GpuBackend {
     }
 
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
-        let bytes = self.target.kv_bytes(self.cached.len()) / self.target.kv().len() as u64;
-        let words = self.gpu.read_buffer(&self.target.kv()[layer], 0, bytes).await?;
+        let bytes = self.target.layer_bytes(self.cached.len())[layer];
+        let words = self.gpu.read_buffer(&self.target.layers()[layer], 0, bytes).await?;
         Ok(bytemuck::cast_slice(&words).to_vec())
     }
 
     fn write_kv(&mut self, layer: usize, len: usize, bytes: &[u8]) -> bool {
-        let layers = self.target.kv();
-        let fits = bytes.len() as u64 == self.target.kv_bytes(len) / layers.len() as u64;
+        let fits = bytes.len() as u64 == self.target.layer_bytes(len)[layer];
         if fits {
-            self.gpu.write_buffer(&layers[layer], 0, bytes);
+            self.gpu.write_buffer(&self.target.layers()[layer], 0, bytes);
         }
         fits
     }
@@ -151,6 +150,7 @@ impl Backend for GpuBackend {
 
     fn set_cached(&mut self, tokens: &[u32], draft_cached: usize) {
         self.cached = tokens.to_vec();
+        self.rollback.restored(tokens.len());
         self.drafting.set_read(draft_cached);
     }
 }
@@ -161,6 +161,6 @@ fn about(model: &GpuModel, cached: usize) -> LocalModel<'_> {
         spec: model.spec(),
         arithmetic: model.arithmetic(),
         memory: model.memory(),
-        cached_bytes: model.kv_bytes(cached),
+        cached_bytes: model.layer_bytes(cached).iter().sum(),
     }
 }

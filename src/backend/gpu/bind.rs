@@ -1,11 +1,15 @@
 //! Lowers the plan's steps to nodes with bound buffers, once at load.
 
-use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
+use super::dims::{ConvDims, EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{AttentionSpan, KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
 use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
-use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId};
+use crate::model::{
+    AttentionSpec, Blueprint, Input, MatrixId, MatrixPlan, Mixer, ModelSpec, NormKind, Op, Output, QkNorm, Table,
+    VectorId,
+};
+use bytemuck::Zeroable;
 
 /// A node whose uniform blocks, as (binding, block index), are not uploaded yet.
 pub(super) struct Lowered {
@@ -34,19 +38,19 @@ struct Norms {
 
 /// Buffers for the plan's steps.
 pub(super) struct Binder<'a> {
-    pub spec: &'a ModelSpec,
-    pub capacity: &'a Capacity,
+    pub blueprint: &'a Blueprint,
     pub matrices: Vec<GpuMatrix>,
     pub vectors: Vec<Slice>,
     pub tables: Vec<Buffer>,
-    pub kv: Vec<Buffer>,
+    /// State of each layer.
+    pub layers: Vec<Buffer>,
     pub round: Slice,
     pub step: Slice,
     pub residual: Slice,
     pub normed: Slice,
     pub query: Slice,
-    pub attended: Slice,
-    pub qkv: Slice,
+    pub mixed: Slice,
+    pub projected: Slice,
     pub mlp: Slice,
     pub logits: Buffer,
     pub partial: Buffer,
@@ -61,19 +65,28 @@ pub(super) struct Binder<'a> {
     pub unused: [Buffer; 2],
 }
 
-impl Binder<'_> {
+impl<'a> Binder<'a> {
+    fn spec(&self) -> &'a ModelSpec {
+        &self.blueprint.spec
+    }
+
+    fn attention(&self, layer: usize) -> Option<&'a AttentionSpec> {
+        self.spec().layers[layer].attention()
+    }
+
+    /// Returns the dimensions of a layer's attention; zeros if it has none.
     fn heads(&self, layer: usize) -> HeadDims {
-        let spec = self.spec;
-        let at = &spec.layers[layer];
-        let rope = at.rope.map(|rope| &spec.ropes[rope]);
-        let max_context = self.capacity.max_context;
+        let spec = self.spec();
+        let Some(attention) = self.attention(layer) else { return HeadDims::zeroed() };
+        let rope = attention.rope.map(|rope| &spec.ropes[rope]);
+        let max_context = self.blueprint.capacity.max_context;
         HeadDims {
-            heads: spec.num_attention_heads as u32,
-            kv_heads: spec.num_key_value_heads as u32,
-            head_dim: spec.head_dim as u32,
+            heads: attention.heads as u32,
+            kv_heads: attention.kv_heads as u32,
+            head_dim: attention.head_dim as u32,
             rotary: rope.map_or(0, |rope| rope.rotary_dim) as u32,
-            q_stride: stride(spec.q_width()) as u32,
-            window: at.window.unwrap_or(max_context).min(1 << 30) as u32,
+            q_stride: stride(attention.q_width()) as u32,
+            window: attention.window.unwrap_or(max_context).min(1 << 30) as u32,
             q_table: rope.map_or(0, |rope| (rope.tables() - 1) * max_context * rope.rotary_dim / 2) as u32,
             scale: spec.attention_scale,
             cap: spec.attention_cap.unwrap_or(0.0),
@@ -83,7 +96,8 @@ impl Binder<'_> {
 
     /// Returns a layer's rotary table. A layer without rotation reads none, but something must be bound: its bias.
     fn table(&self, layer: usize, bias: VectorId) -> Slice {
-        self.spec.layers[layer].rope.map_or_else(|| self.vector(bias), |rope| self.tables[rope].whole())
+        let rope = self.attention(layer).and_then(|attention| attention.rope);
+        rope.map_or_else(|| self.vector(bias), |rope| self.tables[rope].whole())
     }
 
     fn vector(&self, id: VectorId) -> Slice {
@@ -91,7 +105,7 @@ impl Binder<'_> {
     }
 
     /// Lowers each step to nodes: several if a matrix is split or attention takes two kernels, none if matmuls do a norm.
-    pub fn lower_all<'a>(&self, ops: impl Iterator<Item = &'a Op>, uniforms: &mut Uniforms) -> Vec<Vec<Lowered>> {
+    pub fn lower_all<'b>(&self, ops: impl Iterator<Item = &'b Op>, uniforms: &mut Uniforms) -> Vec<Vec<Lowered>> {
         let mut ops = ops.peekable();
         let mut lowered = Vec::new();
         // True if the rows to read have an incomplete norm.
@@ -111,8 +125,8 @@ impl Binder<'_> {
     }
 
     fn lower(&self, op: &Op, norms: Norms, uniforms: &mut Uniforms) -> Vec<Lowered> {
-        let spec = self.spec;
-        let kv = self.capacity.kv_dtype;
+        let spec = self.spec();
+        let kv = self.blueprint.capacity.kv_dtype;
         let hidden = stride(spec.hidden_size) as u32;
         match *op {
             Op::Embed { table, of } => {
@@ -158,18 +172,16 @@ impl Binder<'_> {
             Op::PostNorm { gain } => {
                 vec![self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms)]
             }
-            Op::Matmul { input, matrix, output } => {
-                self.lower_matmul(input, &self.matrices[matrix.0], output, norms, uniforms)
-            }
+            Op::Matmul { input, matrix, output } => self.lower_matmul(input, matrix, output, norms, uniforms),
             Op::QkNorm { layer, gain, bias } => {
                 let bindings = vec![
                     (0, self.step.clone()),
-                    (2, self.qkv.clone()),
+                    (2, self.projected.clone()),
                     (3, self.vector(gain)),
                     (4, self.vector(bias)),
                     (5, self.table(layer, bias)),
                     (6, self.query.clone()),
-                    (7, self.kv[layer].whole()),
+                    (7, self.layers[layer].whole()),
                 ];
                 let dims = QkNormDims {
                     eps: spec.norm_eps as f32,
@@ -177,11 +189,33 @@ impl Binder<'_> {
                     after: u32::from(spec.qk_norm == Some(QkNorm::RotatedHeads)),
                 };
                 let blocks = vec![(1, uniforms.add(&[dims])), (8, uniforms.add(&[self.heads(layer)]))];
-                let heads = spec.num_attention_heads + 2 * spec.num_key_value_heads;
+                let HeadDims { heads, kv_heads, .. } = self.heads(layer);
                 let choice = KernelChoice::Always(Kernel::QkNorm(kv));
-                vec![Lowered { choice, grid: WorkGrid::PerRow(heads as u32), bindings, blocks }]
+                vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
             Op::Attention { layer } => self.lower_attention(layer, uniforms),
+            Op::ShortConv { layer, taps: weights } => {
+                let Mixer::ShortConv { taps } = spec.layers[layer].mixer else { return Vec::new() };
+                let history = self.blueprint.history(taps);
+                let dims = ConvDims {
+                    width: history.width as u32,
+                    taps: taps as u32,
+                    ring: history.ring as u32,
+                    stride: hidden,
+                };
+                vec![Lowered {
+                    choice: KernelChoice::Always(Kernel::ShortConv),
+                    grid: WorkGrid::PerRow(dims.width.div_ceil(64)),
+                    bindings: vec![
+                        (0, self.step.clone()),
+                        (2, self.projected.clone()),
+                        (3, self.vector(weights)),
+                        (4, self.layers[layer].whole()),
+                        (5, self.mixed.clone()),
+                    ],
+                    blocks: vec![(1, uniforms.add(&[dims]))],
+                }]
+            }
         }
     }
 
@@ -195,10 +229,10 @@ impl Binder<'_> {
         uniforms: &mut Uniforms,
     ) -> Lowered {
         let dims = NormDims {
-            width: self.spec.hidden_size as u32,
-            stride: stride(self.spec.hidden_size) as u32 / 4,
+            width: self.spec().hidden_size as u32,
+            stride: stride(self.spec().hidden_size) as u32 / 4,
             head: u32::from(head),
-            eps: self.spec.norm_eps as f32,
+            eps: self.spec().norm_eps as f32,
             one: 1.0,
         };
         let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
@@ -223,50 +257,52 @@ impl Binder<'_> {
     fn lower_matmul(
         &self,
         input: Input,
-        matrix: &GpuMatrix,
+        matrix: MatrixId,
         output: Output,
         norms: Norms,
         uniforms: &mut Uniforms,
     ) -> Vec<Lowered> {
-        let spec = self.spec;
-        let hidden = stride(spec.hidden_size);
-        let inner = stride(spec.intermediate_size);
+        let spec = self.spec();
+        let MatrixPlan { rows, cols, .. } = self.blueprint.plan.matrices[matrix.0];
+        let matrix = &self.matrices[matrix.0];
         let waits = norms.waits && input == Input::Normed;
         let gained = gained_stride(spec.hidden_size);
-        let (x, width, x_stride) = match input {
-            Input::Normed if waits => (&self.gained, spec.hidden_size, gained),
-            Input::Normed => (&self.normed, spec.hidden_size, hidden),
-            Input::Residual => (&self.residual, spec.hidden_size, hidden),
-            Input::Attended => (&self.attended, spec.q_width(), stride(spec.q_width())),
-            Input::Mlp => (&self.mlp, spec.intermediate_size, inner),
+        let (x, x_stride) = match input {
+            Input::Normed if waits => (&self.gained, gained),
+            Input::Normed => (&self.normed, stride(cols)),
+            Input::Residual => (&self.residual, stride(cols)),
+            Input::Mixed => (&self.mixed, stride(cols)),
+            Input::Mlp => (&self.mlp, stride(cols)),
         };
         let (epilogue, y_stride, bias, y) = match output {
-            Output::Qkv => (Epilogue::Store, spec.qkv_width(), None, &self.qkv),
+            Output::Projected => (Epilogue::Store, rows, None, &self.projected),
             Output::Logits { bias } => {
                 let changes = spec.head_bias || spec.logit_scale != 1.0 || spec.logit_cap.is_some();
                 let epilogue = if changes { Epilogue::Head } else { Epilogue::Store };
                 (epilogue, logits_stride(spec.vocab_size), Some(bias), &self.logits.whole())
             }
-            Output::Normed => (Epilogue::Store, hidden, None, &self.normed),
-            Output::Residual { bias } => (Epilogue::Residual, hidden, Some(bias), &self.residual),
-            Output::Gate { bias, .. } => (Epilogue::Gate, inner, Some(bias), &self.mlp),
-            Output::Activate { bias, .. } => (Epilogue::Activate, inner, Some(bias), &self.mlp),
-            Output::Rotary { bias, .. } => (Epilogue::Rotary, stride(spec.q_width()), Some(bias), &self.query),
+            Output::Normed => (Epilogue::Store, stride(rows), None, &self.normed),
+            Output::Residual { bias } => (Epilogue::Residual, stride(rows), Some(bias), &self.residual),
+            Output::Gate { bias, .. } => (Epilogue::Gate, stride(rows / 2), Some(bias), &self.mlp),
+            Output::Activate { bias, .. } => (Epilogue::Activate, stride(rows), Some(bias), &self.mlp),
+            Output::Rotary { layer, bias } => {
+                (Epilogue::Rotary, self.heads(layer).q_stride as usize, Some(bias), &self.query)
+            }
         };
         // All epilogues share a kernel, so bindings of the others must be filled too.
         let bias = bias.unwrap_or(VectorId(0));
         let (heads, table, kv) = match output {
-            Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.kv[layer]),
+            Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.layers[layer]),
             _ => (self.heads(0), self.vector(norms.gain.unwrap_or(bias)), &self.unused[0]),
         };
         let left = if norms.gain.is_some() { self.gained.clone() } else { self.unused[1].whole() };
         let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
-        let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.capacity.kv_dtype };
+        let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.blueprint.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
         let is_head = u32::from(matches!(output, Output::Logits { .. }));
         let scale = if is_head == 1 { spec.logit_scale } else { spec.residual_scale };
         // Lengths of the row and of the norm's sums after it, in 16-byte units.
-        let blocks = width.div_ceil(32) as u32;
+        let blocks = cols.div_ceil(32) as u32;
         let (row, behind) = (blocks * 8, x_stride as u32 / 4 - blocks * 8);
         let (quantised_row, quantised_stride) = (blocks * 3, blocks * 3 + behind);
         let quantise = QuantiseDims {
@@ -327,13 +363,13 @@ impl Binder<'_> {
         };
         let HeadDims { kv_heads, head_dim, window, .. } = heads;
         let span = AttentionSpan { kv_heads, group: heads.heads / kv_heads, head_dim, window };
-        let cache = &self.kv[layer].whole();
-        let (step, out) = (&self.step, &self.attended);
+        let cache = &self.layers[layer].whole();
+        let (step, out) = (&self.step, &self.mixed);
         let [partial, norms] = &[&self.partial, &self.norms].map(Buffer::whole);
         let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];
         let joined = vec![(0, step), (2, partial), (3, norms), (4, out)];
         vec![
-            lowered(KernelChoice::Attention(self.capacity.kv_dtype, head_dim), WorkGrid::Parts(span), parts),
+            lowered(KernelChoice::Attention(self.blueprint.capacity.kv_dtype, head_dim), WorkGrid::Parts(span), parts),
             lowered(KernelChoice::Always(Kernel::AttentionMerge), WorkGrid::Joined(span), joined),
         ]
     }

@@ -78,6 +78,16 @@ pub(super) struct QkNormDims {
     pub after: u32,
 }
 
+/// `ConvDims` in `shaders/short_conv.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct ConvDims {
+    pub width: u32,
+    pub taps: u32,
+    pub ring: u32,
+    pub stride: u32,
+}
+
 /// `EmbedDims` in `shaders/embed.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

@@ -6,12 +6,13 @@ use super::forward::GpuModel;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::shape::{Ahead, DIRECT, Flight, Shape};
+use crate::backend::{drafting, rollback};
 use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};
 use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Processors, Sampling};
-use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Target, Verified};
+use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Rollback, Target, Verified};
 use async_trait::async_trait;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -30,6 +31,8 @@ pub struct GpuBackend {
     pub(super) target: GpuModel,
     pub(super) draft: Option<GpuModel>,
     pub(super) cached: Vec<u32>,
+    /// Lengths to which the cached text can be cut.
+    pub(super) rollback: Rollback,
     /// State of the draft model; unused without one.
     pub(super) drafting: Drafting,
     /// End of the latest submitted prefill chunk.
@@ -50,8 +53,8 @@ impl GpuBackend {
             // A draft model's bits do not change the text, so its kernels are not compared.
             draft.learn(draft.variants().best(draft.chunk()), false);
         }
-        let capacity = draft.as_ref().map_or((0, 0), |draft| (draft.chunk(), draft.capacity().max_context));
-        let drafting = Drafting::new(capacity.0, capacity.1);
+        let drafting = drafting(draft.as_ref().map(GpuModel::blueprint));
+        let rollback = rollback(target.blueprint());
         let (gpu, cached) = (gpu.clone(), Vec::new());
         let (seen, constraint, chunk, flights, ahead) = (None, None, None, VecDeque::new(), Ahead::default());
         Ok(Self {
@@ -65,6 +68,7 @@ impl GpuBackend {
             target,
             draft,
             cached,
+            rollback,
             drafting,
             chunk,
             flights,
@@ -105,6 +109,11 @@ impl GpuBackend {
         self.draft.as_ref()
     }
 
+    fn cut(&mut self, len: usize) {
+        self.cached.truncate(self.rollback.cut(self.cached.len(), len));
+        self.drafting.truncate(self.cached.len());
+    }
+
     /// Ensures room for `more` tokens after the cached ones.
     pub(super) async fn make_room(&mut self, more: usize) -> Result<()> {
         self.check_room(more)?;
@@ -128,9 +137,9 @@ impl GpuBackend {
         Ok(())
     }
 
-    /// Returns the KV cache of a target layer, in the buffer's layout, for tests.
+    /// Returns what a target layer keeps, in the buffer's layout, for tests.
     pub async fn kv_words(&self, layer: usize) -> Result<Vec<u32>> {
-        let buffer = &self.target.kv()[layer];
+        let buffer = &self.target.layers()[layer];
         self.gpu.read_buffer(buffer, 0, buffer.size()).await
     }
 }
@@ -174,10 +183,9 @@ impl Target for GpuBackend {
 
     fn truncate(&mut self, len: usize) {
         self.flights.clear();
-        self.cached.truncate(len);
-        self.drafting.truncate(len);
+        self.cut(len);
         if let Some(seen) = &mut self.seen {
-            seen.truncate(len);
+            seen.truncate(self.cached.len());
         }
     }
 
@@ -318,10 +326,7 @@ impl Queue for GpuBackend {
         let behind = self.flights.pop_front().filter(|flight| flight.position == len);
         match &behind {
             // The device itself marks seen tokens for that round.
-            Some(_) => {
-                self.cached.truncate(len);
-                self.drafting.truncate(len);
-            }
+            Some(_) => self.cut(len),
             None => self.truncate(len),
         }
         self.flights.extend(behind);

@@ -13,6 +13,7 @@ use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, rotary_table};
 use crate::target::MAX_DRAFT;
 use crate::weights::{Source, Weights};
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A model on the GPU. Its KV cache grows on request. The caller passes the number of filled positions with each pass.
@@ -22,7 +23,8 @@ pub struct GpuModel {
     arithmetic: Arithmetic,
     variants: Cell<Variants>,
     step: Slice,
-    kv: Vec<Buffer>,
+    /// State of each layer: keys and values, or the history of a convolution.
+    layers: Vec<Buffer>,
     /// Positions that the KV cache has room for now.
     room: usize,
     partial: Buffer,
@@ -54,26 +56,25 @@ impl GpuModel {
         let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
         let sizes = Sizes::new(blueprint);
         let room = capacity.max_context.min(FIRST_POSITIONS);
-        let cache = CacheSizes::new(spec, capacity.kv_dtype, room);
+        let cache = CacheSizes::new(blueprint, room);
         // Allocate everything large before anything is read.
         let allocate = || {
             let matrices = plan.matrices.iter().zip(sections);
             let matrices = matrices.map(|(matrix, sections)| GpuMatrix::allocate(gpu, matrix, sections));
             let tables = sizes.tables.iter().map(|&bytes| gpu.buffer("rotary table", bytes));
             Ok(Binder {
-                spec,
-                capacity,
+                blueprint,
                 matrices: matrices.collect::<Result<_>>()?,
                 vectors: allocate_vectors(gpu, &plan.vectors)?,
                 tables: tables.collect::<Result<_>>()?,
-                kv: spec.layers.iter().map(|_| gpu.buffer("kv cache", cache.layer_kv)).collect::<Result<_>>()?,
+                layers: cache.layers.iter().map(|&bytes| gpu.buffer("kv cache", bytes)).collect::<Result<_>>()?,
                 round: round.tokens.whole(),
                 step: gpu.buffer("step", size_of::<Step>() as u64)?.whole(),
                 residual: gpu.buffer("residual", sizes.hidden)?.whole(),
                 normed: gpu.buffer("normed", sizes.hidden)?.whole(),
                 query: gpu.buffer("query", sizes.query)?.whole(),
-                attended: gpu.buffer("attended", sizes.query)?.whole(),
-                qkv: gpu.buffer("qkv", sizes.qkv)?.whole(),
+                mixed: gpu.buffer("mixed", sizes.mixed)?.whole(),
+                projected: gpu.buffer("projected", sizes.projected)?.whole(),
                 mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
                 logits: gpu.buffer("logits", sizes.logits)?,
                 partial: gpu.buffer("attention blocks", cache.partial)?,
@@ -99,7 +100,7 @@ impl GpuModel {
         let head: Vec<Node> = nodes.flatten().collect();
         let final_norm: Vec<Node> =
             final_norm.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect();
-        choose_probes(&mut body, plan.ops_per_layer());
+        choose_probes(&mut body, &plan.layers);
         let body: Vec<Node> = body.into_iter().flatten().collect();
         let mut windows = Vec::new();
         for window in body.iter().filter_map(Node::window) {
@@ -108,7 +109,7 @@ impl GpuModel {
             }
         }
 
-        let Binder { step, kv, partial, norms, logits, normed, arithmetic, matrices, vectors, tables, .. } = binder;
+        let Binder { step, layers, partial, norms, logits, normed, arithmetic, matrices, vectors, tables, .. } = binder;
         let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
         let variants = Cell::default();
         let model = Self {
@@ -117,7 +118,7 @@ impl GpuModel {
             arithmetic,
             variants,
             step,
-            kv,
+            layers,
             room,
             partial,
             norms,
@@ -184,12 +185,12 @@ impl GpuModel {
     /// # Errors
     /// [`Error::OutOfGpuMemory`]; the number of positions is then unchanged.
     pub(super) async fn make_room(&mut self, positions: usize) -> Result<()> {
-        let Capacity { max_context, kv_dtype, .. } = *self.capacity();
-        let room = positions.next_power_of_two().min(max_context);
-        let sizes = CacheSizes::new(self.spec(), kv_dtype, room);
-        let Self { gpu, kv, partial, norms, body, .. } = self;
+        let room = positions.next_power_of_two().min(self.capacity().max_context);
+        let sizes = CacheSizes::new(&self.blueprint, room);
+        let Self { gpu, layers, partial, norms, body, .. } = self;
         let blocks = [(partial, sizes.partial, "the attention blocks"), (norms, sizes.norms, "the attention norms")];
-        let caches = kv.iter_mut().map(|layer| (layer, sizes.layer_kv, "the KV cache of a layer"));
+        let caches =
+            layers.iter_mut().zip(sizes.layers).map(|(layer, bytes)| (layer, bytes, "the KV cache of a layer"));
         for (buffer, bytes, what) in caches.chain(blocks) {
             let larger = gpu.allocating(what, bytes, || gpu.buffer(what, bytes)).await?;
             gpu.copy(buffer, &larger);
@@ -200,26 +201,24 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Returns the bytes of the keys and values of `positions`.
-    pub(super) fn kv_bytes(&self, positions: usize) -> u64 {
-        let layer = CacheSizes::new(self.spec(), self.capacity().kv_dtype, positions).layer_kv;
-        layer * self.kv.len() as u64
+    /// Returns the bytes that each layer keeps of `positions`.
+    pub(super) fn layer_bytes(&self, positions: usize) -> Vec<u64> {
+        CacheSizes::new(&self.blueprint, positions).layers
     }
 
-    /// Copies the keys and values of the first `positions`.
+    /// Copies what the layers keep of the first `positions`.
     pub(super) async fn copy_kv(&self, positions: usize) -> Result<Vec<Buffer>> {
-        let bytes = self.kv_bytes(positions);
-        let layers = self.kv.len() as u64;
+        let bytes = self.layer_bytes(positions);
         let what = "a snapshot of the KV cache";
-        let buffers = || self.kv.iter().map(|_| self.gpu.buffer(what, bytes / layers)).collect::<Result<Vec<_>>>();
-        let copies = self.gpu.allocating(what, bytes, buffers).await?;
-        self.kv.iter().zip(&copies).for_each(|(layer, copy)| self.gpu.copy(layer, copy));
+        let buffers = || bytes.iter().map(|&bytes| self.gpu.buffer(what, bytes)).collect::<Result<Vec<_>>>();
+        let copies = self.gpu.allocating(what, bytes.iter().sum(), buffers).await?;
+        self.layers.iter().zip(&copies).for_each(|(layer, copy)| self.gpu.copy(layer, copy));
         Ok(copies)
     }
 
     /// Restores copies by [`GpuModel::copy_kv`]; there must be room for them.
     pub(super) fn restore_kv(&self, copies: &[Buffer]) {
-        copies.iter().zip(&self.kv).for_each(|(copy, layer)| self.gpu.copy(copy, layer));
+        copies.iter().zip(&self.layers).for_each(|(copy, layer)| self.gpu.copy(copy, layer));
     }
 
     /// Returns the model's specification.
@@ -257,9 +256,14 @@ impl GpuModel {
         &self.logits
     }
 
-    /// Returns the KV cache, one buffer per layer.
-    pub fn kv(&self) -> &[Buffer] {
-        &self.kv
+    /// Returns what each layer keeps of the text.
+    pub fn layers(&self) -> &[Buffer] {
+        &self.layers
+    }
+
+    /// Returns the model's blueprint.
+    pub(super) fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
     }
 
     pub(super) fn step(&self) -> &Slice {
@@ -339,12 +343,12 @@ impl GpuModel {
     }
 }
 
-/// Marks the embedding and the first layers that together use every kernel. `ops`: the nodes of each step of the plan.
-fn choose_probes(ops: &mut [Vec<Node>], per_layer: usize) {
+/// Marks the embedding and the first layers that together use every kernel. `ops`: the nodes of each step of the plan's body.
+fn choose_probes(ops: &mut [Vec<Node>], layers: &[Range<usize>]) {
     let mut known = Vec::new();
-    let before = ops.len() % per_layer.max(1);
-    let (embeds, layers) = ops.split_at_mut(before);
-    for layer in [embeds].into_iter().chain(layers.chunks_mut(per_layer.max(1))) {
+    let embeds = 0..layers.first().map_or(0, |layer| layer.start);
+    for layer in [&embeds].into_iter().chain(layers) {
+        let layer = &mut ops[layer.clone()];
         let choices: Vec<_> = layer.iter().flatten().map(Node::choice).collect();
         if !choices.iter().all(|choice| known.contains(choice)) {
             known.extend(choices);

@@ -1,8 +1,8 @@
 //! GPU memory of a model: the total before anything is allocated, and the size of each buffer.
 
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceInfo, Kernel, KvDtype};
-use crate::model::{Blueprint, MatrixPlan, Memory, ModelSpec, Op, Output, Section};
+use crate::gpu::{DeviceInfo, Kernel};
+use crate::model::{AttentionSpec, Blueprint, MatrixPlan, Memory, Op, Output, Section};
 use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
@@ -37,10 +37,12 @@ pub(super) struct Sizes {
     pub hidden: u64,
     /// Rows with an incomplete norm [chunk, hidden and sums].
     pub gained: u64,
-    /// Queries and attended rows, each [chunk, q].
+    /// Queries [chunk, q].
     pub query: u64,
-    /// Fused q, k, v [chunk, qkv]; 0 unless the heads of q and k are normalised.
-    pub qkv: u64,
+    /// Rows that attention or a convolution mixed [chunk, q or hidden].
+    pub mixed: u64,
+    /// Fused projections that are not consumed by a matmul's epilogue [chunk, qkv or 3 hidden].
+    pub projected: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
     /// Rows as 8-bit codes [chunk, 3 units per 32 elements], each followed by the norm's sums.
@@ -55,8 +57,8 @@ pub(super) struct Sizes {
 
 /// Sizes of the buffers that grow with the text, in bytes.
 pub(super) struct CacheSizes {
-    /// KV cache of each layer.
-    pub layer_kv: u64,
+    /// State of each layer.
+    pub layers: Vec<u64>,
     /// Values of attention blocks [blocks, rows, heads, head_dim].
     pub partial: u64,
     /// Maxima and sums of attention blocks [blocks, rows, heads, 2].
@@ -65,13 +67,17 @@ pub(super) struct CacheSizes {
 
 impl CacheSizes {
     /// Returns the sizes for `positions`.
-    pub fn new(spec: &ModelSpec, kv_dtype: KvDtype, positions: usize) -> Self {
-        let blocks = positions.div_ceil(BLOCK) as u64;
-        let vectors = blocks * (FEW_ROWS * spec.num_attention_heads) as u64;
+    pub fn new(blueprint: &Blueprint, positions: usize) -> Self {
+        let blocks = positions.div_ceil(BLOCK);
+        let spec = &blueprint.spec;
+        let of_rows = |numbers: &dyn Fn(&AttentionSpec) -> usize| {
+            let largest = spec.largest(|layer| layer.attention().map_or(0, numbers));
+            4 * (blocks * FEW_ROWS * largest) as u64
+        };
         Self {
-            layer_kv: blocks * 2 * (BLOCK * spec.kv_width()) as u64 * kv_dtype.size(),
-            partial: vectors * spec.head_dim as u64 * 4,
-            norms: vectors * 2 * 4,
+            layers: blueprint.layer_bytes(positions, blocks * BLOCK).collect(),
+            partial: of_rows(&AttentionSpec::q_width),
+            norms: of_rows(&|attention| 2 * attention.heads),
         }
     }
 }
@@ -96,15 +102,22 @@ impl Sizes {
         let Blueprint { spec, plan, capacity, .. } = blueprint;
         let rows = capacity.prefill_chunk.max(MAX_DRAFT + 1);
         let floats = |rows: usize, width: usize| rows as u64 * width as u64 * 4;
-        let widest = spec.hidden_size.max(spec.q_width()).max(spec.intermediate_size);
+        let q = spec.largest(|layer| layer.attention().map_or(0, AttentionSpec::q_width));
+        let mixed = spec.largest(|layer| layer.attention().map_or(spec.hidden_size, AttentionSpec::q_width));
+        let mlp = spec.largest(|layer| layer.intermediate_size);
+        let widest = spec.hidden_size.max(mixed).max(mlp);
         let codes = widest.div_ceil(32) * 12 + gained_stride(spec.hidden_size) - stride(spec.hidden_size);
-        let has_qkv = plan.body.iter().any(|op| matches!(op, Op::Matmul { output: Output::Qkv, .. }));
+        let projected = plan.body.iter().map(|op| match op {
+            Op::Matmul { matrix, output: Output::Projected, .. } => plan.matrices[matrix.0].rows,
+            _ => 0,
+        });
         Self {
             hidden: floats(rows, stride(spec.hidden_size)),
             gained: floats(rows, gained_stride(spec.hidden_size)),
-            query: floats(rows, stride(spec.q_width())),
-            qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
-            mlp: floats(rows, stride(spec.intermediate_size)),
+            query: floats(rows, stride(q)),
+            mixed: floats(rows, stride(mixed)),
+            projected: floats(rows, projected.max().unwrap_or(0)),
+            mlp: floats(rows, stride(mlp)),
             quantised: floats(if blueprint.may_quantise() { rows } else { 0 }, codes),
             logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec
@@ -125,16 +138,17 @@ impl Blueprint {
 
     /// Returns the bytes on a GPU for a cache of `positions`.
     pub fn memory_for(&self, positions: usize) -> Memory {
-        let Self { spec, plan, sections, capacity, .. } = self;
+        let Self { plan, sections, .. } = self;
         let sizes = Sizes::new(self);
-        let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
+        let cache = CacheSizes::new(self, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
-        let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp + sizes.quantised;
+        let Sizes { hidden, gained, query, mixed, projected, mlp, quantised, .. } = sizes;
+        let rows = hidden * 2 + gained + query + mixed + projected + mlp + quantised;
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
-            kv: cache.layer_kv * spec.layers.len() as u64,
+            kv: cache.layers.iter().sum(),
             scratch: rows
                 + sizes.logits
                 + cache.partial
@@ -153,9 +167,9 @@ impl Blueprint {
     /// Returns the large buffers that must fit one binding, with their bytes; matrices are split.
     pub fn unsplit(&self) -> [(&'static str, u64); 4] {
         let sizes = Sizes::new(self);
-        let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
+        let cache = CacheSizes::new(self, self.capacity.max_context);
         [
-            ("the KV cache of a layer", cache.layer_kv),
+            ("the KV cache of a layer", cache.layers.iter().copied().max().unwrap_or(0)),
             ("the attention blocks", cache.partial),
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),

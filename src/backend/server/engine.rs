@@ -6,7 +6,7 @@ use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::sample::Sampling;
-use crate::target::{Draft, Drafting, Queue, Target, Verified, run_round};
+use crate::target::{Draft, Drafting, Queue, Rollback, Target, Verified, run_round};
 use async_trait::async_trait;
 use web_time::Instant;
 
@@ -32,7 +32,7 @@ impl ServerBackend {
     /// Combines a target with a draft model, which drafts greedily.
     pub fn new(server: ServerTarget, draft: Option<Box<dyn Backend>>) -> Self {
         let draft = draft.map(|model| {
-            let drafting = Drafting::new(model.prefill_chunk(), model.capacity());
+            let drafting = Drafting::new(model.prefill_chunk(), model.capacity(), Rollback::default());
             LocalDraft { model, drafting, confidence: 0.0 }
         });
         Self { server, draft, failed: None, waited: 0.0 }
@@ -42,7 +42,7 @@ impl ServerBackend {
     async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
         let Some(LocalDraft { model, drafting, confidence }) = &mut self.draft else { return Vec::new() };
         let step = async |position, tokens: &[u32]| {
-            model.truncate(position);
+            model.rewind(position).await?;
             let known = Draft::Tokens(tokens[1..].to_vec());
             let verified = run_round(&mut **model, tokens[0], &known).await?;
             verified.check(&known)?;
@@ -119,7 +119,7 @@ impl Target for ServerBackend {
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(LocalDraft { model, drafting, .. }) = &mut self.draft else { return Ok(0) };
         let read = async |position, chunk: &[u32]| {
-            model.truncate(position);
+            model.rewind(position).await?;
             model.prefill(chunk).await
         };
         drafting.catch_up(self.server.cached(), pending, read).await

@@ -91,14 +91,10 @@ impl fmt::Display for InspectReport {
         writeln!(f, "model       {model}")?;
         writeln!(
             f,
-            "spec        {:?}: {} layers, hidden {}, {} heads of {}, {} KV heads, MLP {}, {} tokens, {} positions",
+            "spec        {:?}: {} layers, hidden {}, {} tokens, {} positions",
             spec.architecture,
             spec.layers.len(),
             spec.hidden_size,
-            spec.num_attention_heads,
-            spec.head_dim,
-            spec.num_key_value_heads,
-            spec.intermediate_size,
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
@@ -136,7 +132,7 @@ impl fmt::Display for InspectReport {
             None if device.is_some() => writeln!(f, "            it fits the limits of the device")?,
             None => {}
         }
-        writeln!(f, "dispatches  {} per layer", self.dispatches_per_layer)?;
+        writeln!(f, "dispatches  at most {} per layer", self.dispatches_per_layer)?;
         writeln!(f, "plan")?;
         self.plan.iter().try_for_each(|step| writeln!(f, "  {step}"))
     }

@@ -1,7 +1,7 @@
 //! Display of a model's config.
 
 use foretoken::internals::model::{
-    Activation, LayerSpec, ModelSpec, NormKind, QkNorm, Residual, RopeScaling, RopeSpec,
+    Activation, AttentionSpec, LayerSpec, Mixer, ModelSpec, NormKind, QkNorm, Residual, RopeScaling, RopeSpec,
 };
 
 /// Returns lines of title and text.
@@ -25,14 +25,19 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         lines.push(("positions", format!("{} learned embeddings", spec.max_position_embeddings)));
     }
     for (index, rope) in spec.ropes.iter().enumerate() {
-        let layers = of_layers(spec, |layer| layer.rope == Some(index));
-        lines.push(("positions", format!("{}; {layers}", described(rope, spec.head_dim))));
+        let rotates = |layer: &LayerSpec| layer.attention().is_some_and(|attention| attention.rope == Some(index));
+        lines.push(("positions", format!("{}; {}", described(rope), of_layers(spec, rotates))));
     }
-    let windows = spec.layers.iter().find_map(|layer| layer.window);
-    lines.push(match windows {
-        None => ("windows", "none: every layer sees all positions".into()),
-        Some(window) => ("windows", format!("{window} positions; {}", of_layers(spec, |layer| layer.window.is_some()))),
-    });
+    let mut kinds: Vec<&LayerSpec> = Vec::new();
+    for layer in &spec.layers {
+        if !kinds.contains(&layer) {
+            kinds.push(layer);
+            let count = spec.layers.iter().filter(|other| *other == layer).count();
+            let numbers = of_layers(spec, |other| other == layer);
+            lines
+                .push(("layers", format!("{count} with {}, MLP {}; {numbers}", mixer(layer), layer.intermediate_size)));
+        }
+    }
     let mut attention = vec![
         format!("scores times {}", spec.attention_scale),
         biases(spec.qkv_bias, "q, k, v"),
@@ -73,7 +78,20 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn described(rope: &RopeSpec, head_dim: usize) -> String {
+/// Describes the mixer of a layer.
+fn mixer(layer: &LayerSpec) -> String {
+    match &layer.mixer {
+        Mixer::ShortConv { taps } => format!("a convolution over {taps} positions"),
+        Mixer::Attention(AttentionSpec { heads, kv_heads, head_dim, window, rope }) => {
+            let seen =
+                window.map_or_else(|| "all positions".into(), |window| format!("a window of {window} positions"));
+            let rotation = if rope.is_some() { "" } else { ", without rotation" };
+            format!("attention over {seen}: {heads} heads of {head_dim}, {kv_heads} KV heads{rotation}")
+        }
+    }
+}
+
+fn described(rope: &RopeSpec) -> String {
     let scaling = match &rope.scaling {
         RopeScaling::None => String::new(),
         RopeScaling::Linear { factor } => format!(", stretched by {factor}"),
@@ -91,7 +109,7 @@ fn described(rope: &RopeSpec, head_dim: usize) -> String {
     };
     let growth = rope.query_growth.map(|growth| format!(", q grows every {} positions", growth.original));
     let growth = growth.unwrap_or_default();
-    format!("rotary, {} of {head_dim} elements of a head, base {}{scaling}{growth}", rope.rotary_dim, rope.theta)
+    format!("rotary, {} elements of a head, base {}{scaling}{growth}", rope.rotary_dim, rope.theta)
 }
 
 /// Returns the layers for which `is` holds, counted from 0.

@@ -64,28 +64,27 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
     let [from, into] = [spec.naming, Naming::Gguf].map(|naming| Plan::new(&ModelSpec { naming, ..spec.clone() }));
     let positions = format!("{}.weight", spec.architecture.names(Naming::Gguf).positions);
     let mut all = BTreeMap::new();
-    let mut add = |from: &Layout, into: &Layout, cols: Option<u64>, plus: f32| {
+    // `cols`: elements of a row; `each`: rows of the layout that are one row of the tensor.
+    let mut add = |from: &Layout, into: &Layout, cols: usize, each: usize, plus: f32| {
         let count = into.parts.iter().map(|part| part.rows).sum();
-        let places = (0..count).filter_map(|row| into.source(row).zip(from.source(row)));
+        let places = (0..count).step_by(each).filter_map(|row| into.source(row).zip(from.source(row)));
         for ((part, row), (source, source_row)) in places {
-            let (name, rows) = (&into.parts[part].tensor, into.parts[part].tensor_rows);
+            let (name, rows) = (&into.parts[part].tensor, into.parts[part].tensor_rows / each);
             let source = &from.parts[source].tensor;
             let made = all.entry(name.clone()).or_insert_with(|| {
-                let dtype = match cols {
-                    Some(cols) if *name != positions => stored_as(weights, source, to, cols),
-                    _ => Dtype::F32,
-                };
-                let shape = [rows as u64].into_iter().chain(cols).collect();
+                let is_matrix = each < cols && *name != positions;
+                let dtype = if is_matrix { stored_as(weights, source, to, cols as u64) } else { Dtype::F32 };
+                let shape = [rows as u64].into_iter().chain((cols > 1).then_some(cols as u64)).collect();
                 Made { shape, dtype, rows: vec![Default::default(); rows], transposed: from.transposed, plus }
             });
-            made.rows[row] = (source.clone(), source_row as u64);
+            made.rows[row / each] = (source.clone(), (source_row / each) as u64);
         }
     };
     for (from, into) in from.matrices.iter().zip(&into.matrices) {
-        add(&from.layout, &into.layout, Some(into.cols as u64), 0.0);
+        add(&from.layout, &into.layout, into.cols, 1, 0.0);
     }
     for (from, into) in from.vectors.iter().zip(&into.vectors) {
-        add(&from.layout, &into.layout, None, from.plus - into.plus);
+        add(&from.layout, &into.layout, into.cols, into.cols, from.plus - into.plus);
     }
     all
 }

@@ -2,7 +2,8 @@
 
 use super::header::Header;
 use foretoken::internals::model::{
-    ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table, yarn_growth,
+    AttentionSpec, LayerSpec, Mixer, ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table,
+    yarn_growth,
 };
 use serde_json::Value;
 use std::f64::consts::TAU;
@@ -17,13 +18,10 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
         ("context_length", spec.max_position_embeddings),
         ("block_count", spec.layers.len()),
         ("embedding_length", spec.hidden_size),
-        ("feed_forward_length", spec.intermediate_size),
-        ("attention.head_count", spec.num_attention_heads),
-        ("attention.head_count_kv", spec.num_key_value_heads),
-        ("attention.key_length", spec.head_dim),
-        ("attention.value_length", spec.head_dim),
+        ("feed_forward_length", spec.largest(|layer| layer.intermediate_size)),
     ];
     counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
+    put_mixers(spec, header, key);
     match spec.norm {
         NormKind::Rms => header.number(&key("attention.layer_norm_rms_epsilon"), spec.norm_eps),
         NormKind::Layer => {
@@ -43,13 +41,6 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     }
     if let Some(scale) = spec.architecture.stored_logit_scale(spec.logit_scale) {
         header.number(&key("logit_scale"), f64::from(scale));
-    }
-    if let Some(window) = spec.layers.iter().find_map(|layer| layer.window) {
-        header.count(&key("attention.sliding_window"), window);
-        if spec.layers.iter().any(|layer| layer.window.is_none()) {
-            let slides = spec.layers.iter().map(|layer| layer.window.is_some());
-            header.flags(&key("attention.sliding_window_pattern"), slides);
-        }
     }
     let Some(rope) = spec.ropes.first() else { return };
     header.count(&key("rope.dimension_count"), rope.rotary_dim);
@@ -83,6 +74,34 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
             header.number(&key("rope.scaling.attn_factor"), *attention_factor);
             let original = *original_max_position_embeddings as usize;
             header.count(&key("rope.scaling.original_context_length"), original);
+        }
+    }
+}
+
+/// Adds the keys about attention and convolutions.
+fn put_mixers(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> String) {
+    let taps = spec.layers.iter().find_map(|layer| match layer.mixer {
+        Mixer::ShortConv { taps } => Some(taps),
+        Mixer::Attention(_) => None,
+    });
+    let of_layer = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.kv_heads);
+    let Some(AttentionSpec { heads, kv_heads, head_dim, .. }) = spec.attentions().next() else { return };
+    header.count(&key("attention.head_count"), *heads);
+    match taps {
+        None => header.count(&key("attention.head_count_kv"), *kv_heads),
+        Some(taps) => {
+            let kv_heads: Vec<_> = spec.layers.iter().map(|layer| of_layer(layer) as i32).collect();
+            header.integers(&key("attention.head_count_kv"), &kv_heads);
+            header.count(&key("shortconv.l_cache"), taps);
+        }
+    }
+    header.count(&key("attention.key_length"), *head_dim);
+    header.count(&key("attention.value_length"), *head_dim);
+    if let Some(window) = spec.attentions().find_map(|attention| attention.window) {
+        header.count(&key("attention.sliding_window"), window);
+        if spec.attentions().any(|attention| attention.window.is_none()) {
+            let slides = spec.layers.iter().map(|layer| layer.attention().is_some_and(|at| at.window.is_some()));
+            header.flags(&key("attention.sliding_window_pattern"), slides);
         }
     }
 }

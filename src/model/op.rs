@@ -1,0 +1,134 @@
+//! Steps of a plan.
+
+use super::plan::{MatrixId, VectorId};
+use super::spec::Activation;
+
+/// One step of the forward pass, and one dispatch. Attention over several blocks takes two, a split matrix one per piece, a fused norm none
+/// ([`Op::norm_by`]).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// Token ids or positions -> residual.
+    Embed {
+        /// Embedding table.
+        table: MatrixId,
+        /// Meaning of the table's rows.
+        of: Table,
+    },
+    /// Residual -> normed.
+    Norm {
+        /// Gain [hidden].
+        gain: VectorId,
+        /// Bias [hidden], if this kind of norm has one.
+        bias: Option<VectorId>,
+        /// `true`: only rows whose logits are needed.
+        head: bool,
+    },
+    /// Normed, with the output of a projection -> normalised, added to the residual.
+    PostNorm {
+        /// Gain [hidden].
+        gain: VectorId,
+    },
+    /// x W^T, with the epilogue fused.
+    Matmul {
+        /// x.
+        input: Input,
+        /// W.
+        matrix: MatrixId,
+        /// Destination of the result.
+        output: Output,
+    },
+    /// Fused q, k, v -> normalised, rotated, q and the KV cache.
+    QkNorm {
+        /// Layer, for its cache and rope.
+        layer: usize,
+        /// Gains of q and k [heads + kv_heads, head_dim].
+        gain: VectorId,
+        /// Bias of the fused projection.
+        bias: VectorId,
+    },
+    /// q and the KV cache -> mixed.
+    Attention {
+        /// Layer, for its cache and window.
+        layer: usize,
+    },
+    /// Fused b, c and x, and the history of b x -> c times the convolution of b x.
+    ShortConv {
+        /// Layer, for its history.
+        layer: usize,
+        /// Weights [hidden, taps].
+        taps: VectorId,
+    },
+}
+
+impl Op {
+    /// Returns the gain of `next` if it is fused into this step and the readers of its output: an RMS norm directly after an addition to
+    /// the residual stream.
+    pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
+        match (self, next) {
+            (Self::Matmul { output: Output::Residual { .. }, .. }, Self::Norm { gain, bias: None, .. }) => Some(*gain),
+            _ => None,
+        }
+    }
+}
+
+/// Meaning of the rows of an embedding table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// Tokens: the start of the residual stream.
+    Tokens,
+    /// Positions: added to the residual stream.
+    Positions,
+}
+
+/// Input of a matmul.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Normed rows [hidden].
+    Normed,
+    /// Residual stream [hidden].
+    Residual,
+    /// Output of attention [q] or of a convolution [hidden].
+    Mixed,
+    /// Rows of the MLP [intermediate].
+    Mlp,
+}
+
+/// Destination of a matmul's result: the epilogue.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Output {
+    /// Fused projections without changes, for [`Op::QkNorm`] and [`Op::ShortConv`].
+    Projected,
+    /// Rotated q, and k and v appended to the cache.
+    Rotary {
+        /// Layer, for its cache and rope.
+        layer: usize,
+        /// Bias [rows].
+        bias: VectorId,
+    },
+    /// Added to the residual.
+    Residual {
+        /// Bias [rows].
+        bias: VectorId,
+    },
+    /// Normed, for [`Op::PostNorm`].
+    Normed,
+    /// MLP, `activation(gate) * up`.
+    Gate {
+        /// Bias [rows], gate and up alternating.
+        bias: VectorId,
+        /// Activation of the gate.
+        activation: Activation,
+    },
+    /// MLP, `activation(result)`.
+    Activate {
+        /// Bias [rows].
+        bias: VectorId,
+        /// Activation function.
+        activation: Activation,
+    },
+    /// Logits, with their bias, factor and bound.
+    Logits {
+        /// Bias [vocab].
+        bias: VectorId,
+    },
+}
