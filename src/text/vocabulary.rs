@@ -82,21 +82,22 @@ impl TextSplit {
         };
         let gpt2 = Self { gpt2: true, ..patterns(&[]) };
         Some(match pre {
-            "gpt-2" | "phi-2" => gpt2,
+            "gpt-2" | "phi-2" | "exaone4" | "granite-docling" => gpt2,
             "mpt" | "olmo" => Self { composes: true, ..gpt2 },
-            "smollm" | "starcoder" | "refact" => {
+            "smollm" | "starcoder" | "refact" | "command-r" | "exaone" => {
                 Self { patterns: vec![json!({ "type": "Digits", "individual_digits": true })], ..gpt2 }
             }
-            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" => {
+            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" | "lfm2" | "glm4" => {
                 Self { whole: true, ..patterns(&[&words(r"\p{N}{1,3}")]) }
             }
-            "dbrx" | "smaug-bpe" => patterns(&[&words(r"\p{N}{1,3}")]),
+            "dbrx" | "smaug-bpe" | "chatglm-bpe" => patterns(&[&words(r"\p{N}{1,3}")]),
             "qwen2" => Self { composes: true, ..patterns(&[&words(r"\p{N}")]) },
-            "deepseek-r1-qwen" => patterns(&[&words(r"\p{N}")]),
+            "deepseek-r1-qwen" | "stablelm2" | "hunyuan" => patterns(&[&words(r"\p{N}")]),
+            "seed-coder" => patterns(&[&words(r"\p{N}").replace(r"\p{N}]+[\r\n]*", r"\p{N}\r\n]+")]),
             "tekken" => Self { whole: true, ..patterns(&[&cased("", r"\p{N}")]) },
             "gpt-4o" => patterns(&[&cased("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"\p{N}{1,3}")]),
             "deepseek-coder" => patterns(&["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN, r"\p{N}"]),
-            "deepseek-v3" => {
+            "deepseek-v3" | "hunyuan-dense" => {
                 let rest = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"##;
                 patterns(&[r"\p{N}{1,3}", "[一-龥\u{3040}-ゟ゠-ヿ]+", &format!("{rest}{ENDS}")])
             }

@@ -188,26 +188,45 @@ impl Converted {
     }
 }
 
+/// Seed-OSS splits before line breaks that follow punctuation.
+#[test]
+fn line_breaks_after_punctuation_may_be_tokens_of_their_own() {
+    let bytes = file("models/tales/target/tokenizer.json");
+    let converted = Converted::of(&serde_json::from_slice(&bytes).unwrap());
+    let [qwen, seed] = ["deepseek-r1-qwen", "seed-coder"].map(|pre| converted.tokenizer(Kind::Bytes(pre)));
+    let ids = |tokenizer: &Tokenizer, text: &str| tokenizer.encode(text, false).unwrap();
+    for text in ["One, two.", "It's 12 o'clock", "a\n\nb"] {
+        assert_eq!(ids(&seed, text), ids(&qwen, text), "{text:?}");
+    }
+    let apart = [ids(&seed, "Stop!"), ids(&seed, "\n\n"), ids(&seed, "Go")].concat();
+    assert_eq!(ids(&seed, "Stop!\n\nGo"), apart);
+}
+
 #[test]
 fn the_metadata_of_a_gguf_file_make_the_same_tokenizer() {
     let golden = golden();
     let phrases = phrases(&golden);
-    for (name, kind) in [
-        ("tales", Kind::Bytes("gpt-2")),
-        ("llama3_1", Kind::Bytes("llama-bpe")),
-        ("qwen3", Kind::Bytes("qwen2")),
-        ("gptoss", Kind::Bytes("gpt-4o")),
-        ("gpt35turbo", Kind::Bytes("dbrx")),
-        ("deepseek_v3", Kind::Bytes("deepseek-v3")),
-        ("llama2", Kind::Scores),
-        ("gemma3", Kind::Ids),
+    for (name, kind, lines) in [
+        ("tales", Kind::Bytes("gpt-2"), 10_000),
+        ("tales", Kind::Bytes("exaone4"), 500),
+        ("llama3_1", Kind::Bytes("llama-bpe"), 10_000),
+        ("llama3_1", Kind::Bytes("lfm2"), 500),
+        ("llama3_1", Kind::Bytes("glm4"), 500),
+        ("qwen3", Kind::Bytes("qwen2"), 10_000),
+        ("gptoss", Kind::Bytes("gpt-4o"), 10_000),
+        ("gpt35turbo", Kind::Bytes("dbrx"), 10_000),
+        ("gpt35turbo", Kind::Bytes("chatglm-bpe"), 500),
+        ("deepseek_v3", Kind::Bytes("deepseek-v3"), 10_000),
+        ("deepseek_v3", Kind::Bytes("hunyuan-dense"), 500),
+        ("llama2", Kind::Scores, 10_000),
+        ("gemma3", Kind::Ids, 10_000),
     ] {
         let bytes = if name == "tales" { Some(file("models/tales/target/tokenizer.json")) } else { published(name) };
         let Some(bytes) = bytes else { continue };
         let wanted = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
         let found = Converted::of(&serde_json::from_slice(&bytes).unwrap()).tokenizer(kind);
         let mut random = Random(23);
-        for _ in 0..10_000 {
+        for _ in 0..lines {
             let line = line(&mut random, &phrases);
             let ids = wanted.encode(&line, false).unwrap();
             assert_eq!(found.encode(&line, false).unwrap(), ids, "{name}: {line:?}");
