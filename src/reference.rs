@@ -206,6 +206,7 @@ fn apply(activation: Activation, v: f64) -> f64 {
             v * 0.5 * (1.0 + u.tanh())
         }
         Activation::Relu => v.max(0.0),
+        Activation::ReluSquared => v.max(0.0).powi(2),
     }
 }
 

@@ -140,6 +140,7 @@ impl WordFiles<'_> {
             values.insert("vocab_size".into(), count.into());
         }
         values.insert("tie_word_embeddings".into(), (!weights.contains("output.weight")).into());
+        values.insert("has_mlp_norm".into(), weights.contains("blk.0.ffn_norm.weight").into());
         let biased = ["attn_q", "attn_qkv"].iter().any(|part| weights.contains(&format!("blk.0.{part}.bias")));
         values.insert("attention_bias".into(), biased.into());
         values.insert("mlp_bias".into(), weights.contains("blk.0.ffn_down.bias").into());

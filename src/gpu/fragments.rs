@@ -110,6 +110,7 @@ pub(super) fn activation(function: Activation) -> &'static str {
         Activation::Gelu => shader!("lib/gelu.wgsl"),
         Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
         Activation::Relu => shader!("lib/relu.wgsl"),
+        Activation::ReluSquared => shader!("lib/relu_squared.wgsl"),
     }
 }
 

@@ -80,6 +80,10 @@ architectures! {
     Phi => PHI,
     /// LFM2 and LFM2.5: attention in some layers, short convolutions in the others.
     Lfm2 => LFM2,
+    /// StableLM.
+    StableLm => STABLE_LM,
+    /// nanochat.
+    NanoChat => NANO_CHAT,
 }
 
 /// Kinds of normalisation.
@@ -202,7 +206,7 @@ pub(super) struct Facts {
     pub model_type: &'static str,
     /// `model_type` of multimodal models whose `text_config` is of this kind.
     pub multimodal: Option<&'static str>,
-    /// `general.architecture` in a GGUF file.
+    /// `general.architecture` in a GGUF file; empty: llama.cpp does not know the architecture.
     pub gguf: &'static str,
     pub names: &'static Names,
     pub gguf_names: &'static Names,
@@ -217,13 +221,19 @@ pub(super) struct Facts {
     /// Keys that must be missing, null, false or zero here, in addition to those of all models.
     pub refused: &'static [&'static str],
     pub norm: NormKind,
+    /// `true`: norms have gains.
+    pub norm_gain: bool,
     /// `true`: layer norms have biases.
     pub norm_bias: bool,
     pub norm_eps: f64,
     pub residual: Residual,
+    /// Default of `use_parallel_residual`, without which the residual is sequential; `None`: there is no such key.
+    pub parallel_residual: Option<bool>,
     /// `true`: positions are embedded like tokens, and nothing rotates.
     pub learned_positions: bool,
     pub ropes: &'static [RopeFacts],
+    /// `true`: heads rotate by negative angles.
+    pub reversed_rotation: bool,
     /// `partial_rotary_factor`; `None`: whole heads rotate.
     pub rotary_factor: Option<f64>,
     /// `original_max_position_embeddings`; `None`: the positions of the model.
@@ -251,6 +261,8 @@ pub(super) struct Facts {
     pub short_conv: Option<usize>,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
+    /// `true`: embedding rows are normalised.
+    pub embedding_norm: bool,
     /// `true`: there are `embedding_multiplier`, `residual_multiplier` and `logits_scaling`.
     pub multipliers: bool,
     pub tie_word_embeddings: bool,
@@ -270,8 +282,9 @@ impl Architecture {
     /// Finds an architecture by its name in a checkpoint: `model_type` in `config.json`, or `general.architecture` in a GGUF file.
     pub fn named(name: &str, naming: Naming) -> Result<Self> {
         let called = |architecture: &Self| architecture.called(naming);
-        Self::ALL.iter().copied().find(|architecture| called(architecture) == name).ok_or_else(|| {
-            let mut supported: Vec<_> = Self::ALL.iter().map(called).collect();
+        let known = || Self::ALL.iter().filter(|architecture| !called(architecture).is_empty());
+        known().copied().find(|architecture| called(architecture) == name).ok_or_else(|| {
+            let mut supported: Vec<_> = known().map(called).collect();
             supported.dedup();
             Error::UnsupportedArchitecture { architecture: name.into(), supported: supported.join(", ") }
         })

@@ -113,10 +113,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     }
     let max_position_embeddings = keys.count("max_position_embeddings", 2..=1 << 24)?;
     let num_layers = keys.count("num_hidden_layers", 1..=256)?;
-    let residual = match facts.residual {
-        Residual::Parallel if !keys.flag("use_parallel_residual", true)? => Residual::Sequential,
-        residual => residual,
-    };
+    let residual = residual(&keys, facts, naming)?;
     let attention = AttentionSpec { heads, kv_heads, head_dim, window: None, rope: None };
     let intermediate_size = intermediate_size(&keys, facts, naming, hidden_size)?;
     let mixers = mixers(&keys, facts, naming, num_layers, &attention)?;
@@ -133,6 +130,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         hidden_size,
         max_position_embeddings,
         norm: facts.norm,
+        norm_gain: facts.norm_gain,
         norm_bias: facts.norm_bias,
         norm_eps: keys.number_or("rms_norm_eps", f64::MIN_POSITIVE..=1.0, facts.norm_eps)?,
         residual,
@@ -143,6 +141,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         } else {
             multiplier("embedding_multiplier")?
         },
+        embedding_norm: facts.embedding_norm,
         attention_scale: attention_scale(&keys, facts, head_dim)?,
         attention_cap: cap(&keys, "attn_logit_softcapping", facts.attention_cap)?,
         qkv_bias: bias(&keys, facts.qkv_bias)?,
@@ -186,6 +185,16 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
         Some(method) => quantization.bad("quant_method", format!("weights quantised by {method} are not supported")),
         None => Ok(()),
     }
+}
+
+fn residual(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Residual> {
+    let Some(default) = facts.parallel_residual else { return Ok(facts.residual) };
+    let is_parallel = match facts.residual {
+        // Such files leave out the second norm, and may say something else.
+        Residual::ParallelOneNorm if naming == Naming::Gguf => !keys.flag("has_mlp_norm", true)?,
+        _ => keys.flag("use_parallel_residual", default)?,
+    };
+    Ok(if is_parallel { facts.residual } else { Residual::Sequential })
 }
 
 fn kv_heads(keys: &Keys, facts: &Facts, heads: usize) -> Result<usize> {
@@ -242,8 +251,9 @@ fn activation(keys: &Keys, facts: &Facts) -> Result<Activation> {
         "gelu" => Ok(Activation::Gelu),
         "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
         "relu" => Ok(Activation::Relu),
+        "relu2" => Ok(Activation::ReluSquared),
         other => {
-            let supported = "silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu";
+            let supported = "silu, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, relu2";
             keys.bad("hidden_act", format!("{other} is not supported; supported: {supported}"))
         }
     }

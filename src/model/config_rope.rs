@@ -41,6 +41,7 @@ pub(super) fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: 
         Ok(RopeSpec {
             theta: theta * stretch(within, rotary_dim)?,
             rotary_dim,
+            reversed: facts.reversed_rotation,
             scaling,
             query_growth: beta.transpose()?.filter(|beta| *beta > 0.0).map(|beta| QueryGrowth { beta, original }),
         })

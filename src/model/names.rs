@@ -206,3 +206,5 @@ pub(super) const GGUF_LFM2: Names = Names {
     conv_out: "shortconv.out_proj",
     ..GGUF
 };
+
+pub(super) const NANO_CHAT: Names = Names { up: &["mlp.fc1"], down: "mlp.fc2", ..LLAMA };

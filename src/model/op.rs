@@ -7,12 +7,17 @@ use super::spec::Activation;
 /// ([`Op::norm_by`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Token ids or positions -> residual.
+    /// Token ids or positions -> residual, or normed for [`Op::EmbeddingNorm`].
     Embed {
         /// Embedding table.
         table: MatrixId,
         /// Meaning of the table's rows.
         of: Table,
+    },
+    /// Normed, with embedding rows -> normalised, the start of the residual stream.
+    EmbeddingNorm {
+        /// Gain [hidden].
+        gain: VectorId,
     },
     /// Residual -> normed.
     Norm {

@@ -44,7 +44,7 @@ pub struct MatrixPlan {
     pub layout: Layout,
 }
 
-/// A vector [len] made of tensors of the checkpoint; zero if it has no parts.
+/// A vector [len] made of tensors of the checkpoint. Without parts, all elements are `plus`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorPlan {
     /// Label for display.
@@ -67,6 +67,10 @@ impl Plan {
         let mut layers = Vec::new();
         let embedding = build.table("embedding", names.embedding, spec.vocab_size);
         build.body.push(Op::Embed { table: embedding, of: Table::Tokens });
+        if spec.embedding_norm {
+            let gain = build.gain("embedding norm", &[Part::whole(String::new(), spec.hidden_size)], RowOrder::Stacked);
+            build.body.push(Op::EmbeddingNorm { gain });
+        }
         if spec.learned_positions {
             let table = build.table("positions", names.positions, spec.max_position_embeddings);
             build.body.push(Op::Embed { table, of: Table::Positions });
@@ -143,18 +147,25 @@ impl Builder<'_> {
 
     /// Adds the biases of a projection, or zeros.
     fn bias(&mut self, there: bool, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
-        let len = rows(parts);
         if there {
-            return self.vector(format!("{label} bias"), len, suffixed(parts, "bias"), order, 0.0);
+            return self.vector(format!("{label} bias"), rows(parts), suffixed(parts, "bias"), order, 0.0);
         }
-        let zeros = |vector: &VectorPlan| vector.layout.parts.is_empty() && vector.len == len;
-        match self.vectors.iter().position(zeros) {
+        self.constant("zeros", rows(parts), 0.0)
+    }
+
+    /// Adds a vector of equal elements, or returns the one that is there.
+    fn constant(&mut self, label: &str, len: usize, value: f32) -> VectorId {
+        let is_same = |vector: &VectorPlan| vector.layout.parts.is_empty() && vector.len == len && vector.plus == value;
+        match self.vectors.iter().position(is_same) {
             Some(index) => VectorId(index),
-            None => self.vector("zeros".into(), len, Vec::new(), RowOrder::Stacked, 0.0),
+            None => self.vector(label.into(), len, Vec::new(), RowOrder::Stacked, value),
         }
     }
 
     fn gain(&mut self, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
+        if !self.spec.norm_gain {
+            return self.constant("ones", rows(parts), 1.0);
+        }
         let plus = if self.names.gains_from_one { 1.0 } else { 0.0 };
         self.vector(label.into(), rows(parts), suffixed(parts, "weight"), order, plus)
     }
@@ -328,6 +339,7 @@ impl fmt::Display for Plan {
         for op in self.body.iter().chain(&self.head) {
             match op {
                 Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
+                Op::EmbeddingNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
                 Op::Norm { gain, .. } => writeln!(f, "norm             {}", vector(*gain))?,
                 Op::PostNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
                 Op::Matmul { matrix, output, .. } => {

@@ -18,7 +18,8 @@ pub fn rotary_table(rope: &RopeSpec, positions: usize) -> Vec<f32> {
             let growth = growth
                 .map_or(1.0, |QueryGrowth { beta, original }| 1.0 + beta * (1.0 + (position / original).floor()).ln());
             for frequency in &frequencies {
-                let (sin, cos) = (position * frequency).sin_cos();
+                let angle = position * frequency;
+                let (sin, cos) = if rope.reversed { -angle } else { angle }.sin_cos();
                 table.extend([cos, sin].map(|x| (x * factor * growth) as f32));
             }
         }

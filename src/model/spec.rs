@@ -19,6 +19,8 @@ pub struct ModelSpec {
     pub max_position_embeddings: usize,
     /// Norm of the residual stream.
     pub norm: NormKind,
+    /// `true`: norms have gains.
+    pub norm_gain: bool,
     /// `true`: layer norms have biases.
     pub norm_bias: bool,
     /// Added to the mean square, or to the variance.
@@ -31,6 +33,8 @@ pub struct ModelSpec {
     pub learned_positions: bool,
     /// Factor for the embedding rows.
     pub embedding_scale: f32,
+    /// `true`: the embedding rows are normalised.
+    pub embedding_norm: bool,
     /// Factor for the attention scores, usually `head_dim^-0.5`.
     pub attention_scale: f32,
     /// Bound of the attention scores: `cap tanh(score / cap)`; `None`: no bound.
@@ -178,11 +182,13 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)^2`.
+    ReluSquared,
 }
 
 impl Activation {
     /// All activations.
-    pub const ALL: [Self; 4] = [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu];
+    pub const ALL: [Self; 5] = [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu, Self::ReluSquared];
 }
 
 /// One rotary table.
@@ -192,6 +198,8 @@ pub struct RopeSpec {
     pub theta: f64,
     /// Leading elements of a head that rotate; even.
     pub rotary_dim: usize,
+    /// `true`: angles are negative.
+    pub reversed: bool,
     /// Scaling of the wavelengths.
     pub scaling: RopeScaling,
     /// Growth of q with the position; `None`: q does not grow.

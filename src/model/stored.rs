@@ -75,7 +75,7 @@ pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -
         });
     }
     let value = |i| match plan.layout.source(i) {
-        None => 0.0,
+        None => plan.plus,
         // The lengths were checked with the headers.
         Some((part, row)) => read[part][row] + plan.plus,
     };

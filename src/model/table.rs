@@ -1,5 +1,9 @@
 //! Rows of the table of architectures: facts about each.
 
+mod layer_norms;
+
+pub(super) use layer_norms::{COHERE2, GPT_BIG_CODE, GPT_NEO_X, GPT2, PHI, STABLE_LM, STAR_CODER2};
+
 use super::architecture::{
     AttentionScale, Facts, KvHeads, LayerTypes, NormKind, ProjectionBias, Residual, RopeFacts, Slides, Unrotated,
 };
@@ -22,11 +26,14 @@ pub(super) const LLAMA: Facts = Facts {
     sizes: &[],
     refused: &[],
     norm: NormKind::Rms,
+    norm_gain: true,
     norm_bias: true,
     norm_eps: 1e-6,
     residual: Residual::Sequential,
+    parallel_residual: None,
     learned_positions: false,
     ropes: &[ROPE],
+    reversed_rotation: false,
     rotary_factor: None,
     original_positions: None,
     unrotated: Unrotated::No,
@@ -46,6 +53,7 @@ pub(super) const LLAMA: Facts = Facts {
     adjusted_mlp: false,
     short_conv: None,
     scaled_embedding: false,
+    embedding_norm: false,
     multipliers: false,
     tie_word_embeddings: false,
     head_bias: false,
@@ -157,70 +165,6 @@ pub(super) const PHI3: Facts = Facts {
     ..LLAMA
 };
 
-pub(super) const GPT2: Facts = Facts {
-    model_type: "gpt2",
-    gguf: "gpt2",
-    names: &names::GPT2,
-    gguf_names: &names::GGUF_FUSED,
-    keys: &[
-        ("hidden_size", "n_embd"),
-        ("intermediate_size", "n_inner"),
-        ("num_attention_heads", "n_head"),
-        ("num_hidden_layers", "n_layer"),
-        ("max_position_embeddings", "n_positions"),
-        ("hidden_act", "activation_function"),
-        ("rms_norm_eps", "layer_norm_epsilon"),
-    ],
-    norm: NormKind::Layer,
-    norm_eps: 1e-5,
-    learned_positions: true,
-    ropes: &[],
-    attention_scale: AttentionScale::Optional,
-    qkv_bias: ProjectionBias::Yes,
-    output_bias: ProjectionBias::Yes,
-    gated: false,
-    activation: "gelu_new",
-    mlp_bias: ProjectionBias::Yes,
-    mlp_ratio: Some(4),
-    tie_word_embeddings: true,
-    bos_token_id: Some(50_256),
-    eos_token_id: &[50_256],
-    ..LLAMA
-};
-
-pub(super) const GPT_BIG_CODE: Facts = Facts {
-    model_type: "gpt_bigcode",
-    gguf: "starcoder",
-    names: &names::GPT_BIG_CODE,
-    kv_heads: KvHeads::MultiQuery,
-    activation: "gelu_pytorch_tanh",
-    ..GPT2
-};
-
-pub(super) const GPT_NEO_X: Facts = Facts {
-    model_type: "gpt_neox",
-    gguf: "gptneox",
-    names: &names::GPT_NEO_X,
-    gguf_names: &names::GGUF_FUSED,
-    keys: &[
-        ("rms_norm_eps", "layer_norm_eps"),
-        ("partial_rotary_factor", "rotary_pct"),
-        ("rope_theta", "rotary_emb_base"),
-    ],
-    norm: NormKind::Layer,
-    norm_eps: 1e-5,
-    residual: Residual::Parallel,
-    rotary_factor: Some(0.25),
-    qkv_bias: ProjectionBias::Key("attention_bias", true),
-    output_bias: ProjectionBias::Key("attention_bias", true),
-    gated: false,
-    activation: "gelu",
-    mlp_bias: ProjectionBias::Yes,
-    bos_token_id: Some(0),
-    eos_token_id: &[2],
-    ..LLAMA
-};
-
 pub(super) const SEED_OSS: Facts = Facts {
     model_type: "seed_oss",
     gguf: "seed_oss",
@@ -243,27 +187,6 @@ pub(super) const ERNIE4_5: Facts = Facts {
     kv_heads: KvHeads::Count(2),
     head_dim: Some(128),
     tie_word_embeddings: true,
-    ..LLAMA
-};
-
-pub(super) const STAR_CODER2: Facts = Facts {
-    model_type: "starcoder2",
-    gguf: "starcoder2",
-    names: &names::STAR_CODER2,
-    gguf_names: &names::GGUF_PLAIN_MLP,
-    keys: &[("rms_norm_eps", "norm_epsilon"), ("attention_bias", "use_bias"), ("mlp_bias", "use_bias")],
-    norm: NormKind::Layer,
-    norm_eps: 1e-5,
-    kv_heads: KvHeads::Count(2),
-    slides: Slides::Always,
-    qkv_bias: ProjectionBias::Key("attention_bias", true),
-    output_bias: ProjectionBias::Key("attention_bias", true),
-    gated: false,
-    activation: "gelu_pytorch_tanh",
-    mlp_bias: ProjectionBias::Key("mlp_bias", true),
-    tie_word_embeddings: true,
-    bos_token_id: Some(50_256),
-    eos_token_id: &[50_256],
     ..LLAMA
 };
 
@@ -388,47 +311,6 @@ pub(super) const HUNYUAN_DENSE: Facts = Facts {
     ..LLAMA
 };
 
-pub(super) const COHERE2: Facts = Facts {
-    model_type: "cohere2",
-    gguf: "cohere2",
-    names: &names::COHERE2,
-    keys: &[("rms_norm_eps", "layer_norm_eps")],
-    norm: NormKind::Layer,
-    norm_bias: false,
-    norm_eps: 1e-5,
-    residual: Residual::ParallelOneNorm,
-    unrotated: Unrotated::WithoutWindow,
-    slides: Slides::Pattern(4),
-    sliding_window: Some(4096),
-    layer_types: LayerTypes::Optional,
-    mlp_bias: ProjectionBias::No,
-    tie_word_embeddings: true,
-    logit_scale: Some(0.0625),
-    bos_token_id: Some(5),
-    eos_token_id: &[255_001],
-    ..LLAMA
-};
-
-pub(super) const PHI: Facts = Facts {
-    model_type: "phi",
-    gguf: "phi2",
-    names: &names::PHI,
-    gguf_names: &names::GGUF_PLAIN_MLP,
-    keys: &[("rms_norm_eps", "layer_norm_eps")],
-    refused: &["qk_layernorm"],
-    norm: NormKind::Layer,
-    norm_eps: 1e-5,
-    residual: Residual::ParallelOneNorm,
-    rotary_factor: Some(0.5),
-    qkv_bias: ProjectionBias::Yes,
-    output_bias: ProjectionBias::Yes,
-    gated: false,
-    activation: "gelu_new",
-    mlp_bias: ProjectionBias::Yes,
-    head_bias: true,
-    ..LLAMA
-};
-
 pub(super) const LFM2: Facts = Facts {
     model_type: "lfm2",
     gguf: "lfm2",
@@ -448,5 +330,22 @@ pub(super) const LFM2: Facts = Facts {
     adjusted_mlp: true,
     short_conv: Some(3),
     tie_word_embeddings: true,
+    ..LLAMA
+};
+
+pub(super) const NANO_CHAT: Facts = Facts {
+    model_type: "nanochat",
+    gguf: "",
+    names: &names::NANO_CHAT,
+    norm_gain: false,
+    reversed_rotation: true,
+    qk_norm: Some(QkNorm::RotatedHeads),
+    gated: false,
+    activation: "relu2",
+    mlp_bias: ProjectionBias::No,
+    embedding_norm: true,
+    logit_cap: Some(15.0),
+    bos_token_id: Some(0),
+    eos_token_id: &[1],
     ..LLAMA
 };

@@ -84,7 +84,8 @@ impl Model {
     /// [`Error::BadWeights`](crate::Error::BadWeights), and errors of the source.
     pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
         let names = spec.names();
-        let read = WeightReader { weights, names, has_bias: spec.norm == NormKind::Layer && spec.norm_bias };
+        let has_bias = spec.norm == NormKind::Layer && spec.norm_bias;
+        let read = WeightReader { weights, names, has_gain: spec.norm_gain, has_bias };
         let hidden = spec.hidden_size;
         let mut layers = Vec::new();
         for layer in 0..spec.layers.len() {
@@ -116,6 +117,9 @@ impl Model {
         let spec = &self.spec;
         let hidden = spec.hidden_size;
         let mut x = embed(&self.embedding, hidden, tokens, spec.embedding_scale);
+        if spec.embedding_norm {
+            x = norm_rms(&x, &vec![1.0; hidden], spec.norm_eps);
+        }
         if let Some(positions) = &self.positions {
             residual(&mut x, &positions[..tokens.len() * hidden], &vec![0.0; hidden], 1.0);
         }
@@ -280,6 +284,8 @@ impl Layer {
 struct WeightReader<'a, S> {
     weights: &'a Weights<S>,
     names: &'static Names,
+    /// `true`: norms have gains.
+    has_gain: bool,
     /// `true`: norms have biases.
     has_bias: bool,
 }
@@ -293,6 +299,9 @@ impl<S: Source> WeightReader<'_, S> {
     }
 
     async fn gain(&self, name: &str, width: usize) -> Result<Vec<f32>> {
+        if !self.has_gain {
+            return Ok(vec![1.0; width]);
+        }
         let mut gain = self.tensor(name, "weight", &[width]).await?;
         if self.names.gains_from_one {
             gain.iter_mut().for_each(|gain| *gain += 1.0);

@@ -311,7 +311,7 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             assert_eq!(*count, 5 + qk_norm + norms, "{what}");
         }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
-        let embeds = 1 + usize::from(spec.learned_positions);
+        let embeds = 1 + usize::from(spec.learned_positions) + usize::from(spec.embedding_norm);
         // A matrix of two formats takes two dispatches.
         let sections = blueprint(folder, capacity()).0.sections;
         let more: usize = sections.iter().map(|sections| sections.len() - 1).sum();

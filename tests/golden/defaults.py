@@ -153,12 +153,27 @@ OTHERS = {
         {"rope_theta": 5e5},
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7}},
     ],
+    "stablelm": [
+        {},
+        NO_IDS,
+        {"num_key_value_heads": 8, "layer_norm_eps": 1e-6, "tie_word_embeddings": True},
+        {"use_parallel_residual": True, "use_qkv_bias": True, "hidden_act": "gelu"},
+        {"partial_rotary_factor": 0.5},
+        {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5, "rope_theta": 5e5}},
+    ],
+    "nanochat": [
+        {},
+        NO_IDS,
+        {"num_key_value_heads": None, "rms_norm_eps": 1e-5, "tie_word_embeddings": True},
+        {"attention_bias": True, "hidden_act": "relu", "num_key_value_heads": 8},
+        {"rope_theta": 5e5},
+    ],
     "gpt2": GPT2,
     "gpt_bigcode": [*GPT2, {"multi_query": False}, {"num_key_value_heads": 1}],
 }
 CASES = {name: COMMON + cases for name, cases in LLAMA_LIKE.items()} | OTHERS
 RESIDUALS = {"gemma3_text": "post_norms", "glm4": "post_norms"}
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu2": "relu_squared"}
 
 
 def sizes(model_type):
@@ -197,7 +212,7 @@ def ropes(config, head_dim):
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = "full_attention" in parameters
     tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
-    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config"]
+    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config", "StableLmConfig"]
     return [rope(config, table, int(head_dim * table["partial_rotary_factor"]) if partial else head_dim) for table in tables]
 
 
@@ -238,7 +253,8 @@ def facts(model_type, config):
     heads, width = config.num_attention_heads, config.hidden_size
     head_dim = getattr(config, "head_dim", None) or width // heads
     gpt2, neox = model_type in ["gpt2", "gpt_bigcode"], model_type == "gpt_neox"
-    plain = gpt2 or neox or model_type == "starcoder2"
+    layer_norm = gpt2 or neox or model_type in ["starcoder2", "stablelm"]
+    plain = gpt2 or neox or model_type in ["starcoder2", "nanochat"]
     output_bias = {"seed_oss": "attention_out_bias", "glm4": "none"}.get(model_type, "attention_bias")
     eos = config.eos_token_id
     inner = mlp_width(config) if model_type == "lfm2" else getattr(config, "intermediate_size", None)
@@ -246,15 +262,16 @@ def facts(model_type, config):
     attending = convolutions(config).count("0")
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending
     scale = get("query_pre_attn_scalar") if model_type == "gemma3_text" else head_dim
+    parallel = "parallel_one_norm" if model_type == "stablelm" else "parallel"
     activation = "silu" if model_type == "lfm2" else get("activation_function", "hidden_activation", "hidden_act")
     return {
         "num_key_value_heads": getattr(config, "num_key_value_heads", heads),
         "head_dim": head_dim,
         "intermediate_size": (config.n_inner or 4 * width) if gpt2 else inner,
         "convolutions": convolutions(config),
-        "norm": "layer" if plain else "rms",
+        "norm": "layer" if layer_norm else "rms",
         "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps", "rms_norm_eps"),
-        "residual": "parallel" if has("use_parallel_residual") else RESIDUALS.get(model_type, "sequential"),
+        "residual": parallel if has("use_parallel_residual") else RESIDUALS.get(model_type, "sequential"),
         "activation": ACTIVATIONS.get(activation, activation),
         "gated": not plain,
         "attention_scale": 1.0 if gpt2 and not config.scale_attn_weights else scale**-0.5,

@@ -694,8 +694,8 @@ fn residual_gate_and_activate_equal_their_twins() {
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(300), lab.random.upto(100))));
     for (case, (rows, cols, width)) in cases.into_iter().enumerate() {
         // One dtype per activation: more would only compile more kernels.
-        let (activation, dtype) = (Activation::ALL[case % 4], DTYPES[case % 4 % 3]);
-        let input = INPUTS[case / 4 % 5];
+        let (activation, dtype) = (Activation::ALL[case % 5], DTYPES[case % 5 % 3]);
+        let input = INPUTS[case / 5 % 5];
         let x = lab.random.values(input, rows * cols);
         // Gate and up alternate.
         let outs = 2 * width;
@@ -924,7 +924,13 @@ impl Append {
         let cache = Cache { dtype, kv_heads: heads.kv_heads, head_dim: heads.head_dim, blocks };
         let growth = QueryGrowth { beta: 0.5, original: 100.0 };
         let query_growth = (grows && heads.rotary > 0).then_some(growth);
-        let rope = RopeSpec { theta: 10_000.0, rotary_dim: heads.rotary, scaling: RopeScaling::None, query_growth };
+        let rope = RopeSpec {
+            theta: 10_000.0,
+            rotary_dim: heads.rotary,
+            reversed: false,
+            scaling: RopeScaling::None,
+            query_growth,
+        };
         let table = rotary_table(&rope, position + rows);
         heads.q_table = (rope.tables() - 1) * (position + rows) * heads.rotary;
         let table_input = lab.input(cast_slice(&table));

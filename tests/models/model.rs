@@ -324,7 +324,10 @@ fn an_architecture_that_is_not_known_is_refused_with_those_that_are() {
         match parse_config(config.to_string().as_bytes(), None) {
             Err(Error::UnsupportedArchitecture { architecture, supported }) => {
                 assert_eq!(architecture, name);
-                assert!(supported.starts_with("llama, mistral, qwen2") && supported.ends_with("lfm2"), "{supported}");
+                assert!(
+                    supported.starts_with("llama, mistral, qwen2") && supported.ends_with("nanochat"),
+                    "{supported}"
+                );
             }
             other => panic!("{other:?}"),
         }

@@ -202,6 +202,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("cohere2", "cohere2"),
         ("phi", "phi2"),
         ("lfm2", "lfm2"),
+        ("stablelm", "stablelm"),
     ] {
         let folder = path("tests/golden/models").join(folder);
         let (Blueprint { spec, .. }, weights) = blueprint(&folder, capacity());

@@ -106,7 +106,8 @@ impl CpuModel {
         let mut vectors = Vec::new();
         for plan in &plan.vectors {
             // A missing bias stays empty and is not added, instead of zeros.
-            vectors.push(if plan.layout.parts.is_empty() { Vec::new() } else { vector(weights, plan).await? });
+            let is_missing = plan.layout.parts.is_empty() && plan.plus == 0.0;
+            vectors.push(if is_missing { Vec::new() } else { vector(weights, plan).await? });
         }
         let heads = |attention: &AttentionSpec| {
             let rope = attention.rope.map(|rope| &spec.ropes[rope]);
@@ -276,6 +277,9 @@ impl CpuMemory {
                     let values = matrices[matrix].row(id);
                     pass.residual.row_mut(row).iter_mut().zip(values).for_each(|(x, value)| *x += value * scale);
                 }
+            }
+            Op::EmbeddingNorm { gain } => {
+                pass.residual = norm_rms(&pass.residual, vector(gain), spec.norm_eps as f32);
             }
             Op::Norm { gain, bias, .. } => {
                 pass.normed = match (spec.norm, bias) {

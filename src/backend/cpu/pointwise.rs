@@ -101,6 +101,13 @@ impl WithSimd for Activate<'_> {
                     *v = simd.select_f32s(simd.less_than_f32s(*v, zero), zero, *v);
                 }
             }
+            Activation::ReluSquared => {
+                let zero = simd.splat_f32s(0.0);
+                for v in vectors {
+                    let positive = simd.select_f32s(simd.less_than_f32s(*v, zero), zero, *v);
+                    *v = simd.mul_f32s(positive, positive);
+                }
+            }
         }
     }
 }

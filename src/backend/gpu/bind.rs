@@ -131,10 +131,10 @@ impl<'a> Binder<'a> {
         match *op {
             Op::Embed { table, of } => {
                 let matrix = &self.matrices[table.0];
+                let rows = if spec.embedding_norm && of == Table::Tokens { &self.normed } else { &self.residual };
                 let pieces = matrix.pieces.iter().map(|piece| {
                     let row = piece.row;
-                    let mut bindings =
-                        vec![(0, self.step.clone()), (2, piece.buffer.whole()), (4, self.residual.clone())];
+                    let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (4, rows.clone())];
                     let scale = match of {
                         Table::Tokens => {
                             bindings.push((3, self.round.clone()));
@@ -168,6 +168,9 @@ impl<'a> Binder<'a> {
                 let mut norm = self.lower_norm(kernel, &self.residual, gain, &self.normed, head, uniforms);
                 norm.bindings.extend(bias.map(|bias| (5, self.vector(bias))));
                 vec![norm]
+            }
+            Op::EmbeddingNorm { gain } => {
+                vec![self.lower_norm(Kernel::NormRms, &self.normed, gain, &self.residual, false, uniforms)]
             }
             Op::PostNorm { gain } => {
                 vec![self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms)]

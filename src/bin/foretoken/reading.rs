@@ -11,6 +11,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         NormKind::Rms => "RMS norm",
         NormKind::Layer => "layer norm",
     };
+    let gain = if spec.norm_gain { "" } else { " without gains" };
     let residual = match spec.residual {
         Residual::Sequential => "attention, then the MLP",
         Residual::Parallel => "attention and MLP side by side, of the same rows",
@@ -20,7 +21,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     };
     let factor = if spec.residual_scale == 1.0 { String::new() } else { format!("; times {}", spec.residual_scale) };
     let mut lines =
-        vec![("norm", format!("{norm}, eps {:e}", spec.norm_eps)), ("residual", format!("{residual}{factor}"))];
+        vec![("norm", format!("{norm}{gain}, eps {:e}", spec.norm_eps)), ("residual", format!("{residual}{factor}"))];
     if spec.learned_positions {
         lines.push(("positions", format!("{} learned embeddings", spec.max_position_embeddings)));
     }
@@ -58,12 +59,14 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         Activation::Gelu => "gelu",
         Activation::GeluTanh => "gelu by tanh",
         Activation::Relu => "relu",
+        Activation::ReluSquared => "relu squared",
     };
     let kind = if spec.mlp.gated { "gated by" } else { "plain, with" };
     lines.push(("MLP", format!("{kind} {activation}, {}", biases(spec.mlp.bias, "its projections"))));
     let head = if spec.tie_word_embeddings { "the LM head too" } else { "with an LM head beside it" };
     let scale = if spec.embedding_scale == 1.0 { String::new() } else { format!("times {}, ", spec.embedding_scale) };
-    lines.push(("embedding", format!("{scale}{head}")));
+    let norm = if spec.embedding_norm { "normalised, " } else { "" };
+    lines.push(("embedding", format!("{scale}{norm}{head}")));
     let mut logits = Vec::new();
     if spec.head_bias {
         logits.push("with a bias".to_owned());
@@ -109,7 +112,8 @@ fn described(rope: &RopeSpec) -> String {
     };
     let growth = rope.query_growth.map(|growth| format!(", q grows every {} positions", growth.original));
     let growth = growth.unwrap_or_default();
-    format!("rotary, {} elements of a head, base {}{scaling}{growth}", rope.rotary_dim, rope.theta)
+    let sign = if rope.reversed { ", by negative angles" } else { "" };
+    format!("rotary, {} elements of a head, base {}{sign}{scaling}{growth}", rope.rotary_dim, rope.theta)
 }
 
 /// Returns the layers for which `is` holds, counted from 0.

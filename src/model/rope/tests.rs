@@ -3,7 +3,7 @@
 use super::*;
 
 fn rope(scaling: RopeScaling) -> RopeSpec {
-    RopeSpec { theta: 10_000.0, rotary_dim: 8, scaling, query_growth: None }
+    RopeSpec { theta: 10_000.0, rotary_dim: 8, reversed: false, scaling, query_growth: None }
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     let (to, mut header) = gguf::begin(dtype)?;
     let files = ModelFiles::open(source, &LoadOptions::new()).await?;
     let (spec, weights) = (&files.blueprint.spec, files.checkpoint.weights());
+    if spec.architecture.called(Naming::Gguf).is_empty() {
+        return bad_config("model_type", "llama.cpp has no such architecture, so a GGUF file cannot hold it".into());
+    }
     facts::put(spec, &mut header);
     let place = weights.source().name();
     header.text("general.name", place.rsplit('/').next().unwrap_or(&place));
