@@ -115,6 +115,14 @@ pub fn norm_layer(x: &[f32], gain: &[f32], bias: &[f32], eps: f64) -> Vec<f32> {
     y
 }
 
+/// Multiplies each head of x [rows, heads, head_dim] by the sigmoid of its gate [rows, heads].
+pub fn head_gate(x: &mut [f32], gates: &[f32], head_dim: usize) {
+    for (head, gate) in x.chunks_exact_mut(head_dim).zip(gates) {
+        let factor = 1.0 / (1.0 + (-f64::from(*gate)).exp());
+        head.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+    }
+}
+
 /// Returns c times the convolution of b x over positions, for b, c and x of all rows of a text [rows, 3, width], and weights [width, taps]
 /// whose last is for the row's own position: [rows, width].
 pub fn short_conv(projected: &[f32], weights: &[f32], width: usize) -> Vec<f32> {

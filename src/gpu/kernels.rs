@@ -60,6 +60,8 @@ pub enum Kernel {
     AttentionMerge,
     /// Short convolution over positions.
     ShortConv,
+    /// Gates of attention heads.
+    HeadGate,
     /// Removal of tokens that a constraint does not allow.
     Mask,
     /// Biases and penalties of single logits.
@@ -242,6 +244,7 @@ impl Kernel {
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::ShortConv => vec![step, shader!("short_conv.wgsl")],
+            Self::HeadGate => vec![step, shader!("head_gate.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
             Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
@@ -301,6 +304,7 @@ impl Kernel {
         all.extend([
             Self::Quantise,
             Self::ShortConv,
+            Self::HeadGate,
             Self::Mask,
             Self::Keep,
             Self::Logprobs,

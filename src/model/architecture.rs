@@ -80,6 +80,8 @@ architectures! {
     Phi => PHI,
     /// LFM2 and LFM2.5: attention in some layers, short convolutions in the others.
     Lfm2 => LFM2,
+    /// LFM3: LFM2 with windows, gates of heads, and norms after each part.
+    Lfm3 => LFM3,
     /// StableLM.
     StableLm => STABLE_LM,
     /// nanochat.
@@ -171,10 +173,8 @@ pub(super) enum Slides {
 pub(super) enum LayerTypes {
     /// It is ignored.
     No,
-    /// It may select the layers with a window.
+    /// It may select the layers with a window, or with a convolution.
     Optional,
-    /// Without it, layers would be of kinds that are not supported.
-    Required,
 }
 
 /// Layers that do not rotate.
@@ -218,6 +218,8 @@ pub(super) struct Facts {
     pub older: &'static [(&'static str, &'static str)],
     /// Keys of sizes that published configs leave out, with their defaults.
     pub sizes: &'static [(&'static str, usize)],
+    /// Keys without which `config.json` means something that is not supported.
+    pub required: &'static [&'static str],
     /// Keys that must be missing, null, false or zero here, in addition to those of all models.
     pub refused: &'static [&'static str],
     pub norm: NormKind,
@@ -249,6 +251,8 @@ pub(super) struct Facts {
     pub qkv_bias: ProjectionBias,
     pub output_bias: ProjectionBias,
     pub qk_norm: Option<QkNorm>,
+    /// `true`: heads of attention have gates, and parts of a layer norms after them, unless config keys say that they do not.
+    pub gated_sandwich: bool,
     /// `true`: the MLP is gated; `false`: plain.
     pub gated: bool,
     pub activation: &'static str,

@@ -97,6 +97,9 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         Naming::Gguf => keys,
     };
     let keys = facts.sizes.iter().fold(keys, |keys, (key, size)| keys.or(key, (*size).into()));
+    if naming == Naming::HuggingFace {
+        facts.required.iter().try_for_each(|key| keys.required(key).map(drop))?;
+    }
     refuse_unknown_mathematics(&keys, facts)?;
     let hidden_size = keys.count("hidden_size", 1..=1 << 16)?;
     let heads = keys.count("num_attention_heads", 1..=1024)?;
@@ -116,7 +119,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     let residual = residual(&keys, facts, naming)?;
     let attention = AttentionSpec { heads, kv_heads, head_dim, window: None, rope: None };
     let intermediate_size = intermediate_size(&keys, facts, naming, hidden_size)?;
-    let mixers = mixers(&keys, facts, naming, num_layers, &attention)?;
+    let mixers = mixers(&keys, facts, num_layers, &attention)?;
     let layers: Vec<_> = mixers.into_iter().map(|mixer| LayerSpec { mixer, intermediate_size }).collect();
     let mut ropes = ropes(&keys, facts, head_dim, max_position_embeddings)?;
     if layers.iter().filter_map(LayerSpec::attention).all(|attention| attention.rope != Some(1)) {
@@ -146,6 +149,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         attention_cap: cap(&keys, "attn_logit_softcapping", facts.attention_cap)?,
         qkv_bias: bias(&keys, facts.qkv_bias)?,
         output_bias: bias(&keys, facts.output_bias)?,
+        attention_gate: facts.gated_sandwich && keys.flag("use_attention_gate", true)?,
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
         tie_word_embeddings: keys.flag("tie_word_embeddings", facts.tie_word_embeddings)?,
@@ -188,6 +192,9 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
 }
 
 fn residual(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Residual> {
+    if facts.gated_sandwich && !keys.flag("use_sandwich_norm", true)? {
+        return Ok(Residual::Sequential);
+    }
     let Some(default) = facts.parallel_residual else { return Ok(facts.residual) };
     let is_parallel = match facts.residual {
         // Such files leave out the second norm, and may say something else.
@@ -280,7 +287,7 @@ fn intermediate_size(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: us
 }
 
 /// Returns the mixer of each layer: `attention` with its window and rotation, or a short convolution.
-fn mixers(keys: &Keys, facts: &Facts, naming: Naming, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
+fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
     let has_window = match facts.slides {
         Slides::Never => false,
         Slides::Always | Slides::Pattern(_) => true,
@@ -290,11 +297,7 @@ fn mixers(keys: &Keys, facts: &Facts, naming: Naming, count: usize, attention: &
     let rotates = rotates(keys, facts, count)?;
     let types = match facts.layer_types {
         LayerTypes::No => None,
-        LayerTypes::Required if naming == Naming::HuggingFace => {
-            keys.required("layer_types")?;
-            keys.list("layer_types", count..=count)?
-        }
-        _ => keys.list("layer_types", count..=count)?,
+        LayerTypes::Optional => keys.list("layer_types", count..=count)?,
     };
     let taps = facts.short_conv.map(|taps| keys.count_or("conv_L_cache", 2..=32, taps)).transpose()?;
     let attends = attends(keys, facts, count)?;

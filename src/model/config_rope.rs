@@ -52,6 +52,9 @@ pub(super) fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: 
 /// Returns the leading elements of a head that rotate.
 fn rotary_dim(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize) -> Result<usize> {
     let key = "partial_rotary_factor";
+    if within.optional("rope_type").is_some_and(|kind| kind == "proportional") {
+        return Ok(head_dim);
+    }
     let from = if within.optional(key).is_some() { within } else { keys };
     let Some(default) = facts.rotary_factor else {
         return match from.optional(key) {
@@ -84,6 +87,10 @@ fn scaling_of(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize, max_po
     };
     match kind {
         "default" => Ok(RopeScaling::None),
+        "proportional" if within.optional("factor").is_none() => {
+            let factor = within.number_or("partial_rotary_factor", 0.0..=1.0, 1.0)?;
+            Ok(RopeScaling::Proportional { pairs: (factor * head_dim as f64 / 2.0 + 1e-6) as usize })
+        }
         "linear" => Ok(RopeScaling::Linear { factor: within.number("factor", positive())? }),
         "llama3" => {
             let low_freq_factor = within.number("low_freq_factor", positive())?;
@@ -116,7 +123,7 @@ fn scaling_of(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize, max_po
             })
         }
         other => {
-            let supported = "default, linear, llama3, longrope, yarn";
+            let supported = "default, linear, llama3, longrope, proportional, yarn";
             within.bad("rope_type", format!("{other} is not supported; supported: {supported}"))
         }
     }

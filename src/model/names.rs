@@ -32,6 +32,8 @@ pub struct Names {
     pub qkv: &'static [&'static str],
     /// Output projection of attention.
     pub o: &'static str,
+    /// Projection to a gate for each head [heads, hidden].
+    pub attention_gate: &'static str,
     /// Projection of a short convolution to b, c and x, in this order [3 hidden, hidden].
     pub conv_in: &'static str,
     /// Weights of a short convolution [hidden, 1, taps] or [hidden, taps].
@@ -71,6 +73,7 @@ pub(super) const LLAMA: Names = Names {
     attention_norm: "input_layernorm",
     qkv: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     o: "self_attn.o_proj",
+    attention_gate: "",
     conv_in: "",
     conv: "",
     conv_out: "",
@@ -208,3 +211,13 @@ pub(super) const GGUF_LFM2: Names = Names {
 };
 
 pub(super) const NANO_CHAT: Names = Names { up: &["mlp.fc1"], down: "mlp.fc2", ..LLAMA };
+
+pub(super) const LFM3: Names = Names {
+    o: LLAMA.o,
+    attention_gate: "self_attn.gate_proj",
+    q_norm: LLAMA.q_norm,
+    k_norm: LLAMA.k_norm,
+    post_attention_norm: "post_operator_norm",
+    post_mlp_norm: "post_ffn_norm",
+    ..LFM2
+};

@@ -56,6 +56,11 @@ pub enum Op {
         /// Layer, for its cache and window.
         layer: usize,
     },
+    /// Mixed, with the gate of each head -> mixed, times the sigmoid of the gate.
+    HeadGate {
+        /// Layer, for its heads.
+        layer: usize,
+    },
     /// Fused b, c and x, and the history of b x -> c times the convolution of b x.
     ShortConv {
         /// Layer, for its history.
@@ -101,7 +106,7 @@ pub enum Input {
 /// Destination of a matmul's result: the epilogue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Output {
-    /// Fused projections without changes, for [`Op::QkNorm`] and [`Op::ShortConv`].
+    /// Projections without changes, for [`Op::QkNorm`], [`Op::HeadGate`] and [`Op::ShortConv`].
     Projected,
     /// Rotated q, and k and v appended to the cache.
     Rotary {

@@ -253,6 +253,12 @@ impl Builder<'_> {
             self.body.push(Op::QkNorm { layer, gain, bias });
         }
         self.body.push(Op::Attention { layer });
+        if spec.attention_gate {
+            let gates = [Part::whole(name(names.attention_gate), heads)];
+            let matrix = self.matrix(&label("gate of heads"), spec.hidden_size, &gates, RowOrder::Stacked);
+            self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
+            self.body.push(Op::HeadGate { layer });
+        }
     }
 
     /// Adds a short convolution: `input` -> mixed.
@@ -356,6 +362,7 @@ impl fmt::Display for Plan {
                 }
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
                 Op::Attention { layer } => writeln!(f, "attention, merge layer {layer}")?,
+                Op::HeadGate { layer } => writeln!(f, "head_gate        layer {layer}")?,
                 Op::ShortConv { layer, .. } => writeln!(f, "short_conv       layer {layer}")?,
             }
         }

@@ -39,6 +39,13 @@ fn frequencies(rope: &RopeSpec, positions: usize) -> Vec<f64> {
     let plain = (0..rope.rotary_dim / 2).map(|pair| rope.theta.powf(-((2 * pair) as f64) / rope.rotary_dim as f64));
     let scaled = plain.enumerate().map(|(pair, frequency)| match &rope.scaling {
         RopeScaling::None => frequency,
+        RopeScaling::Proportional { pairs } => {
+            if pair < *pairs {
+                frequency
+            } else {
+                0.0
+            }
+        }
         RopeScaling::Linear { factor } => frequency / factor,
         RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } => {
             let turns = original_max_position_embeddings * frequency / std::f64::consts::TAU;

@@ -43,6 +43,8 @@ pub struct ModelSpec {
     pub qkv_bias: bool,
     /// `true`: the output projection of attention has a bias.
     pub output_bias: bool,
+    /// `true`: each head of attention's output is multiplied by the sigmoid of a gate.
+    pub attention_gate: bool,
     /// Norm of q and k; `None`: there is none.
     pub qk_norm: Option<QkNorm>,
     /// MLP.
@@ -236,6 +238,11 @@ pub enum RopeScaling {
         high_freq_factor: f64,
         /// Context length before scaling.
         original_max_position_embeddings: f64,
+    },
+    /// The first pairs unchanged, the others do not rotate (Gemma 4).
+    Proportional {
+        /// Number of pairs that rotate.
+        pairs: usize,
     },
     /// Like `Llama3`, with a ramp over the pairs instead of the wavelengths (Peng et al. 2023, "YaRN").
     Yarn {

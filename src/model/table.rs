@@ -24,6 +24,7 @@ pub(super) const LLAMA: Facts = Facts {
     unused: &[],
     older: &[],
     sizes: &[],
+    required: &[],
     refused: &[],
     norm: NormKind::Rms,
     norm_gain: true,
@@ -46,6 +47,7 @@ pub(super) const LLAMA: Facts = Facts {
     qkv_bias: ATTENTION_BIAS,
     output_bias: ATTENTION_BIAS,
     qk_norm: None,
+    gated_sandwich: false,
     gated: true,
     activation: "silu",
     mlp_bias: MLP_BIAS,
@@ -237,7 +239,8 @@ pub(super) const GRANITE_MOE_HYBRID: Facts = Facts {
     keys: &[("intermediate_size", "shared_intermediate_size")],
     unused: &["intermediate_size"],
     unrotated: Unrotated::ByType,
-    layer_types: LayerTypes::Required,
+    layer_types: LayerTypes::Optional,
+    required: &["layer_types"],
     mlp_bias: ProjectionBias::No,
     ..GRANITE
 };
@@ -348,4 +351,28 @@ pub(super) const NANO_CHAT: Facts = Facts {
     bos_token_id: Some(0),
     eos_token_id: &[1],
     ..LLAMA
+};
+
+pub(super) const LFM3: Facts = Facts {
+    model_type: "lfm3",
+    gguf: "",
+    names: &names::LFM3,
+    older: &[],
+    required: &["layer_types", "rope_parameters"],
+    refused: &["conv_bias", "attention_bias"],
+    residual: Residual::PostNorms,
+    ropes: &[
+        RopeFacts { layer_type: Some("full_attention"), theta: 1_000_000.0, ..ROPE },
+        RopeFacts { layer_type: Some("sliding_attention"), theta: 1_000_000.0, ..ROPE },
+    ],
+    kv_heads: KvHeads::Count(4),
+    head_dim: Some(128),
+    slides: Slides::Always,
+    sliding_window: Some(256),
+    gated_sandwich: true,
+    adjusted_mlp: false,
+    short_conv: Some(7),
+    bos_token_id: Some(124_894),
+    eos_token_id: &[124_900],
+    ..LFM2
 };

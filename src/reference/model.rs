@@ -1,7 +1,8 @@
 //! A model's forward pass, made of the reference functions.
 
 use super::{
-    Heads, Kv, Pairs, activate, embed, gate, head, matmul, norm_layer, norm_rms, qk_norm, residual, rotary, short_conv,
+    Heads, Kv, Pairs, activate, embed, gate, head, head_gate, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
+    short_conv,
 };
 use crate::error::Result;
 use crate::model::{AttentionSpec, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table};
@@ -47,6 +48,8 @@ enum MixerWeights {
         qkv: Projection,
         /// Gains of q, then of k, if they are normalised.
         qk_norm: Option<Vec<f32>>,
+        /// Gates [heads, hidden], if heads have them.
+        gate: Option<Projection>,
     },
     ShortConv {
         /// b, c and x, stacked: [3, hidden, hidden].
@@ -165,8 +168,12 @@ impl Model {
     fn mixed(&self, index: usize, normed: &[f32], kv_dtype: KvDtype) -> Vec<f32> {
         let layer = &self.layers[index];
         let mixed = match (&layer.mixer, &self.spec.layers[index].mixer) {
-            (MixerWeights::Attention { qkv, qk_norm }, Mixer::Attention(attention)) => {
-                self.attention(attention, qkv, qk_norm.as_deref(), normed, kv_dtype)
+            (MixerWeights::Attention { qkv, qk_norm, gate }, Mixer::Attention(attention)) => {
+                let mut heads = self.attention(attention, qkv, qk_norm.as_deref(), normed, kv_dtype);
+                if let Some(gate) = gate {
+                    head_gate(&mut heads, &gate.times(normed), attention.head_dim);
+                }
+                heads
             }
             (MixerWeights::ShortConv { input, weights }, _) => {
                 short_conv(&input.times(normed), weights, self.spec.hidden_size)
@@ -247,7 +254,11 @@ impl Layer {
                     let (q, k) = (read.gain(&name(names.q_norm), q).await?, read.gain(&name(names.k_norm), k).await?);
                     qk_norm = Some([q, k].concat());
                 }
-                (MixerWeights::Attention { qkv, qk_norm }, names.o, attention.q_width())
+                let gate = match spec.attention_gate {
+                    true => Some(read.projection(&[name(names.attention_gate)], &[heads], hidden, false).await?),
+                    false => None,
+                };
+                (MixerWeights::Attention { qkv, qk_norm, gate }, names.o, attention.q_width())
             }
             Mixer::ShortConv { taps } => {
                 let input = read.projection(&[name(names.conv_in)], &[3 * hidden], hidden, false).await?;

@@ -307,8 +307,8 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             (NormKind::Layer, _) => 2,
         };
         for (count, layer) in layers.iter().zip(&spec.layers) {
-            let qk_norm = usize::from(spec.qk_norm.is_some()) * has_attention(layer);
-            assert_eq!(*count, 5 + qk_norm + norms, "{what}");
+            let more = usize::from(spec.qk_norm.is_some()) + 2 * usize::from(spec.attention_gate);
+            assert_eq!(*count, 5 + more * has_attention(layer) + norms, "{what}");
         }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
         let embeds = 1 + usize::from(spec.learned_positions) + usize::from(spec.embedding_norm);

@@ -103,10 +103,11 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
         println!("{name}: {:.1e}", worst / largest);
         assert!(worst / largest < 2e-4, "{name}: {worst}");
     }
-    // A scale and a window that GGUF cannot express for these architectures, an architecture that llama.cpp does not know, and unrotated
+    // A scale and a window that GGUF cannot express for these architectures, architectures that llama.cpp does not know, and unrotated
     // layers other than every fourth.
     let known = [
         ("gemma2", "attention_scale"),
+        ("lfm3", "model_type"),
         ("mistral-window", "layers"),
         ("nanochat", "model_type"),
         ("smollm3-nope", "layers"),

@@ -87,6 +87,11 @@ LONG = {**PHI_SIZES, "partial_rotary_factor": 0.75, "original_max_position_embed
 NESTED = {"full_attention": {"rope_type": "default", "rope_theta": 7e5}, "sliding_attention": {"rope_theta": 7e3}}
 NEOX = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": 4}
 GPT2 = [{}, NO_IDS, {"n_inner": 96, "layer_norm_epsilon": 1e-6}, {"scale_attn_weights": False}, {"activation_function": "relu"}]
+PROPORTIONAL = {
+    "full_attention": {"rope_type": "proportional", "rope_theta": 7e5, "partial_rotary_factor": 0.5},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 7e3},
+}
+LFM3 = {"layer_types": ["conv", "full_attention", "sliding_attention", "conv"] * 8, "rope_parameters": PROPORTIONAL}
 OTHERS = {
     "phi3": [
         {},
@@ -152,6 +157,12 @@ OTHERS = {
         {"block_auto_adjust_ff_dim": False, "intermediate_size": 4608},
         {"rope_theta": 5e5},
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7}},
+    ],
+    "lfm3": [
+        LFM3,
+        {**LFM3, **NO_IDS, "norm_eps": 1e-6, "head_dim": 64, "num_key_value_heads": 8, "tie_word_embeddings": False},
+        {**LFM3, "use_sandwich_norm": False, "use_attention_gate": False, "conv_L_cache": 3, "sliding_window": 16},
+        {**LFM3, "rope_parameters": {**PROPORTIONAL, "full_attention": {"rope_type": "default", "rope_theta": 5e5}}},
     ],
     "stablelm": [
         {},
@@ -220,6 +231,9 @@ def rope(config, table, rotary_dim):
     """Returns a rotary table."""
     keys = ["rope_theta", "rope_type", "factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor"]
     facts = {key: table[key] for key in keys if key in table} | {"rotary_dim": rotary_dim}
+    if facts["rope_type"] == "proportional":
+        # As modeling_rope_utils computes it.
+        facts["pairs"] = int(table["partial_rotary_factor"] * rotary_dim // 2)
     if facts["rope_type"] in ["llama3", "longrope", "yarn"]:
         facts["original_max_position_embeddings"] = table["original_max_position_embeddings"]
     if facts["rope_type"] == "longrope":
@@ -263,7 +277,8 @@ def facts(model_type, config):
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending
     scale = get("query_pre_attn_scalar") if model_type == "gemma3_text" else head_dim
     parallel = "parallel_one_norm" if model_type == "stablelm" else "parallel"
-    activation = "silu" if model_type == "lfm2" else get("activation_function", "hidden_activation", "hidden_act")
+    usual = "post_norms" if has("use_sandwich_norm") else RESIDUALS.get(model_type, "sequential")
+    activation = "silu" if model_type in ["lfm2", "lfm3"] else get("activation_function", "hidden_activation", "hidden_act")
     return {
         "num_key_value_heads": getattr(config, "num_key_value_heads", heads),
         "head_dim": head_dim,
@@ -271,7 +286,7 @@ def facts(model_type, config):
         "convolutions": convolutions(config),
         "norm": "layer" if layer_norm else "rms",
         "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps", "rms_norm_eps"),
-        "residual": parallel if has("use_parallel_residual") else RESIDUALS.get(model_type, "sequential"),
+        "residual": parallel if has("use_parallel_residual") else usual,
         "activation": ACTIVATIONS.get(activation, activation),
         "gated": not plain,
         "attention_scale": 1.0 if gpt2 and not config.scale_attn_weights else scale**-0.5,

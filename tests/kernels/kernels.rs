@@ -1121,6 +1121,28 @@ fn short_conv_equals_its_twin_in_any_passes() {
     lab.report();
 }
 
+#[test]
+fn head_gate_equals_its_twin() {
+    let mut lab = Lab::new(23);
+    for (case, (heads, head_dim, rows)) in [(1, 4, 1), (4, 16, 3), (3, 20, 17), (16, 128, 2)].into_iter().enumerate() {
+        let width = heads * head_dim;
+        let mut x = lab.random.values(INPUTS[case % 5], rows * width);
+        let gates: Vec<_> = lab.random.normals(rows * heads).iter().map(|gate| gate * 10.0).collect();
+        let y = lab.output(&bits(&padded(&x, width, stride(width))));
+        let dims = lab.uniform(&[heads as u32, head_dim as u32, stride(width) as u32]);
+        let bindings = [(0, lab.step(5, rows)), (1, dims), (2, lab.input(cast_slice(&gates))), (3, y.slice())];
+        lab.run(Kernel::HeadGate, [(width as u32).div_ceil(64), rows as u32, 1], &bindings);
+        let got: Vec<_> = lab
+            .rows(&y, stride(width), stride(width))
+            .chunks(stride(width))
+            .flat_map(|row| row[..width].to_vec())
+            .collect();
+        reference::head_gate(&mut x, &gates, head_dim);
+        lab.close("head_gate", POINTWISE, &(heads, head_dim, rows), &got, &x, floor(INPUTS[case % 5], 1, 1.0));
+    }
+    lab.report();
+}
+
 // ---- attention ----
 
 /// An attention kernel: index of its number of query vectors per workgroup, whether each workgroup takes one block (attention_merge

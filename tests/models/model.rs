@@ -68,6 +68,7 @@ impl Defaults {
 fn rope(rope: &RopeSpec) -> Value {
     let scaling = match &rope.scaling {
         RopeScaling::None => json!({ "rope_type": "default" }),
+        RopeScaling::Proportional { pairs } => json!({ "rope_type": "proportional", "pairs": pairs }),
         RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
         RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } => json!({
             "rope_type": "llama3",
@@ -207,6 +208,8 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
         for key in keys.iter().filter(|key| !HARMLESS.contains(&key.as_str())) {
             // Without the flag of the window, its keys are not read.
             let mut more = json!({ "use_sliding_window": true, "sliding_window": 8 }).as_object().unwrap().clone();
+            // The first case has what must not be missing.
+            more.extend(defaults.cases.iter().find(|case| case.model_type == *model_type).unwrap().more.clone());
             if model_type == "phi3" && key == "original_max_position_embeddings" {
                 more.insert("rope_scaling".into(), json!({ "rope_type": "longrope" }));
             }

@@ -362,6 +362,17 @@ impl CpuMemory {
                     pass.mixed = cache.attend(&pass.query);
                 }
             }
+            Op::HeadGate { layer } => {
+                if let Some(attention) = attention(layer) {
+                    for row in 0..pass.mixed.len() {
+                        let heads = pass.mixed.row_mut(row).chunks_exact_mut(attention.head_dim);
+                        for (head, gate) in heads.zip(pass.projected.row(row)) {
+                            let factor = 1.0 / (1.0 + (-gate).exp());
+                            head.iter_mut().for_each(|value| *value *= factor);
+                        }
+                    }
+                }
+            }
             Op::ShortConv { layer, taps } => {
                 if let LayerState::History(history) = &mut layers[layer] {
                     pass.mixed = history.convolve(&pass.projected, vector(taps), position);

@@ -1,6 +1,6 @@
 //! Lowers the plan's steps to nodes with bound buffers, once at load.
 
-use super::dims::{ConvDims, EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
+use super::dims::{ConvDims, EmbedDims, HeadDims, HeadGateDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{AttentionSpan, KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
@@ -197,6 +197,16 @@ impl<'a> Binder<'a> {
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
             Op::Attention { layer } => self.lower_attention(layer, uniforms),
+            Op::HeadGate { layer } => {
+                let HeadDims { heads, head_dim, q_stride, .. } = self.heads(layer);
+                let dims = HeadGateDims { heads, head_dim, stride: q_stride };
+                vec![Lowered {
+                    choice: KernelChoice::Always(Kernel::HeadGate),
+                    grid: WorkGrid::PerRow((heads * head_dim).div_ceil(64)),
+                    bindings: vec![(0, self.step.clone()), (2, self.projected.clone()), (3, self.mixed.clone())],
+                    blocks: vec![(1, uniforms.add(&[dims]))],
+                }]
+            }
             Op::ShortConv { layer, taps: weights } => {
                 let Mixer::ShortConv { taps } = spec.layers[layer].mixer else { return Vec::new() };
                 let history = self.blueprint.history(taps);

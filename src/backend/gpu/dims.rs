@@ -88,6 +88,15 @@ pub(super) struct ConvDims {
     pub stride: u32,
 }
 
+/// `HeadGateDims` in `shaders/head_gate.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct HeadGateDims {
+    pub heads: u32,
+    pub head_dim: u32,
+    pub stride: u32,
+}
+
 /// `EmbedDims` in `shaders/embed.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

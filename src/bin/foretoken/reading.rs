@@ -44,6 +44,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         biases(spec.qkv_bias, "q, k, v"),
         biases(spec.output_bias, "the output"),
     ];
+    attention.extend(spec.attention_gate.then(|| "a gate for each head".to_owned()));
     attention.extend(spec.attention_cap.map(|cap| format!("scores bounded by {cap}")));
     attention.extend(spec.qk_norm.map(|norm| {
         let norm = match norm {
@@ -97,6 +98,7 @@ fn mixer(layer: &LayerSpec) -> String {
 fn described(rope: &RopeSpec) -> String {
     let scaling = match &rope.scaling {
         RopeScaling::None => String::new(),
+        RopeScaling::Proportional { pairs } => format!(", the first {pairs} pairs only"),
         RopeScaling::Linear { factor } => format!(", stretched by {factor}"),
         RopeScaling::Llama3 { factor, original_max_position_embeddings, .. } => {
             format!(", long waves stretched by {factor} from {original_max_position_embeddings} positions (llama3)")

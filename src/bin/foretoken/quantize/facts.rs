@@ -55,7 +55,8 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
         }
     }
     match &rope.scaling {
-        RopeScaling::None | RopeScaling::Llama3 { .. } => {}
+        // The check of the written file refuses what it does not say.
+        RopeScaling::None | RopeScaling::Proportional { .. } | RopeScaling::Llama3 { .. } => {}
         RopeScaling::Linear { factor } => {
             header.text(&key("rope.scaling.type"), "linear");
             header.number(&key("rope.scaling.factor"), *factor);
@@ -111,7 +112,10 @@ pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
     let narrow = |factors: &[f64]| factors.iter().map(|factor| *factor as f32).collect();
     let Some(RopeSpec { theta, rotary_dim, scaling, .. }) = spec.ropes.first() else { return Vec::new() };
     match scaling {
-        RopeScaling::None | RopeScaling::Linear { .. } | RopeScaling::Yarn { .. } => Vec::new(),
+        RopeScaling::None
+        | RopeScaling::Proportional { .. }
+        | RopeScaling::Linear { .. }
+        | RopeScaling::Yarn { .. } => Vec::new(),
         RopeScaling::LongRope { short_factor, long_factor, .. } => {
             vec![("rope_factors_long.weight", narrow(long_factor)), ("rope_factors_short.weight", narrow(short_factor))]
         }
