@@ -476,7 +476,7 @@ fn inspect_needs_headers_only() {
     let table = run(&["inspect"]);
     assert_eq!(table.code, 0);
     let reading =
-        ["norm        RMS norm", "residual    attention, then", "32 of 32 elements", "MLP         gated by silu"];
+        ["norm        RMS norm", "residual    attention, then", "32 elements of a head", "MLP         gated by silu"];
     for part in ["Llama: 8 layers", "F16", "KV cache", "embed", "layer 7 down", "logits"].into_iter().chain(reading) {
         assert!(table.out.contains(part), "{part}: {}", table.out);
     }
