@@ -250,8 +250,6 @@ mod load;
 mod model;
 mod options;
 mod parallel;
-#[cfg(feature = "testing")]
-mod reference;
 mod sample;
 mod session;
 #[cfg(feature = "simulator")]
@@ -299,8 +297,6 @@ pub mod internals {
     modules! { grammar }
     #[cfg(feature = "hub")]
     modules! { hub }
-    #[cfg(feature = "testing")]
-    modules! { reference }
 }
 
 /// Compiles the examples of the documents.

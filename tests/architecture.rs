@@ -50,7 +50,6 @@ fn dependencies_point_one_way() {
         ("model", &["error", "options", "weights"]),
         ("sample", &[]),
         ("target", &["error", "sample"]),
-        ("reference", &["error", "model", "options", "sample", "weights"]),
         ("gpu", &["error", "model", "options", "weights"]),
         ("backend", &["constraint", "error", "gpu", "model", "options", "target"]),
         ("backend/gpu", &["backend", "constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),

@@ -6,6 +6,7 @@ pub mod foreign;
 pub mod gguf;
 pub mod hub;
 pub mod lab;
+pub mod reference;
 pub mod sampling;
 pub mod scenario;
 pub mod served;

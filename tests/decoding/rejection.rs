@@ -3,11 +3,11 @@
 
 use async_trait::async_trait;
 use common::lab::Random;
+use common::reference::reject;
 use common::sampling::{chi_square, chi_square_p};
 use common::scenario::Scenario;
 use common::{Tales, engine, gpu, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::reference::reject;
 use foretoken::internals::sample::{Draw, Processors, Sampling, accepts, recovered, softmax};
 use foretoken::internals::speculate::{Drafter, Round};
 use foretoken::internals::target::{Draft, Queue, Target, Verified};

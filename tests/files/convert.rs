@@ -1,10 +1,10 @@
 //! `foretoken quantize FOLDER FILE.gguf`: for every architecture the file computes what transformers computes from the folder, and the
 //! tokenizer is the same. Models that GGUF cannot express are refused.
 
+use common::reference::Model;
 use common::tokenizers::{Random, byte_fallback, file};
 use common::{Golden, goldens, path, run};
 use foretoken::internals::checkpoint;
-use foretoken::internals::reference::Model;
 use foretoken::internals::text::{ChatInput, Tokenizer};
 use foretoken::internals::weights::{Dtype, Folder};
 use foretoken::{KvDtype, Message};

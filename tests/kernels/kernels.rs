@@ -6,12 +6,12 @@ use common::difference;
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
+use common::reference::{self, Heads, Kv, Pairs};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
 use foretoken::internals::model::{
     Activation, ConvHistory, QkNorm, QueryGrowth, RopeScaling, RopeSpec, Table, rotary_table,
 };
-use foretoken::internals::reference::{self, Heads, Kv, Pairs};
 use foretoken::internals::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use foretoken::{Arithmetic, KvDtype};
 use half::f16;

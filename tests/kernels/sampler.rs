@@ -2,10 +2,10 @@
 
 use bytemuck::cast_slice;
 use common::lab::{INPUTS, Lab, Output, Random, UNTOUCHED};
+use common::reference;
 use common::sampling::{Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
 use foretoken::internals::backend::gpu::bias_words;
 use foretoken::internals::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
-use foretoken::internals::reference;
 use foretoken::internals::sample::{Bias, Processors, exponential, softmax, stream, uniform};
 
 /// Offsets in words of the round buffer: 15 earlier tokens, the pending token, 31 draft tokens, ids.

@@ -2,13 +2,13 @@
 
 use common::blocks::random_blocks;
 use common::lab::Random;
+use common::reference;
 use common::scenario::Scenario;
 use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu::{
     CpuBackend, CpuModel, DistributedMatrix, Matrix, MatrixOp, Others, Processor, Question, Rows, Share, Threads, Words,
 };
-use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::internals::weights::{Dtype, narrow, widen};

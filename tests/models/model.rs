@@ -1,11 +1,11 @@
 //! Whole models compared with Hugging Face transformers (logits of every prompt position, greedy ids), and the meaning of `config.json`.
 
 use common::altered::{with_head, with_head_of_integers};
+use common::reference::Model;
 use common::{Golden, capacity, difference, engine, goldens, gpu, path, plain, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::checkpoint;
 use foretoken::internals::model::{AttentionSpec, LayerSpec, Mixer, ModelSpec, RopeScaling, RopeSpec, parse_config};
-use foretoken::internals::reference::Model;
 use foretoken::internals::target::Target;
 use foretoken::internals::weights::InMemory;
 use foretoken::{Error, KvDtype};

@@ -1,11 +1,11 @@
 //! The perplexity of stored weights is the same on the GPU as on the CPU with the f32 values that they represent.
 
 use common::lab::Random;
+use common::reference::Model;
 use common::small::Small;
 use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::model::{Blueprint, parse_config};
-use foretoken::internals::reference::Model;
 use foretoken::internals::sample::softmax;
 use foretoken::internals::target::Target;
 use foretoken::internals::text::Tokenizer;

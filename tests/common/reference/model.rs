@@ -4,10 +4,12 @@ use super::{
     Heads, Kv, Pairs, activate, embed, gate, head, head_gate, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
     short_conv,
 };
-use crate::error::Result;
-use crate::model::{AttentionSpec, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table};
-use crate::options::KvDtype;
-use crate::weights::{Source, Weights};
+use foretoken::KvDtype;
+use foretoken::Result;
+use foretoken::internals::model::{
+    AttentionSpec, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table,
+};
+use foretoken::internals::weights::{Source, Weights};
 
 /// Model with the checkpoint's tensors, all in f32.
 pub struct Model {
@@ -84,7 +86,7 @@ impl Model {
     /// Loads the tensors.
     ///
     /// # Errors
-    /// [`Error::BadWeights`](crate::Error::BadWeights), and errors of the source.
+    /// [`Error::BadWeights`](foretoken::Error::BadWeights), and errors of the source.
     pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
         let names = spec.names();
         let has_bias = spec.norm == NormKind::Layer && spec.norm_bias;

@@ -9,9 +9,9 @@ mod model;
 
 pub use self::model::Model;
 
-use crate::model::{Activation, QkNorm};
-use crate::options::KvDtype;
-use crate::sample::{self, Processors, accepts, log_sum_exp, most_likely, recovered};
+use foretoken::KvDtype;
+use foretoken::internals::model::{Activation, QkNorm};
+use foretoken::internals::sample::{self, Processors, accepts, log_sum_exp, most_likely, recovered};
 use half::f16;
 
 /// Dimensions and rules of an attention layer.
@@ -76,10 +76,7 @@ impl Kv {
     /// Appends `k` and `v`, each [positions, kv_heads, head_dim], rounded to the cache's dtype.
     pub fn append(&mut self, k: &[f32], v: &[f32]) {
         let dtype = self.dtype;
-        let round = |x: &f32| match dtype {
-            KvDtype::F32 => *x,
-            KvDtype::F16 => f16::from_f32(*x).to_f32(),
-        };
+        let round = |x: &f32| if dtype == KvDtype::F16 { f16::from_f32(*x).to_f32() } else { *x };
         self.k.extend(k.iter().map(round));
         self.v.extend(v.iter().map(round));
     }
@@ -150,7 +147,7 @@ pub fn matmul(x: &[f32], w: &[f32], cols: usize) -> Vec<f32> {
 /// Rounds x [rows, cols] to 8-bit codes [rows, cols], with a scale per 32 elements [rows, cols / 32]: the largest magnitude / 127. A
 /// code is the integer nearest to element / scale; ties go to the even one.
 ///
-/// With [`Arithmetic::Int8`](crate::options::Arithmetic::Int8) a matmul uses these codes of x, [`dequantise`]d. It multiplies codes by
+/// With [`Arithmetic::Int8`](foretoken::Arithmetic::Int8) a matmul uses these codes of x, [`dequantise`]d. It multiplies codes by
 /// codes. Per 32 elements, or 16 if weights have a scale per 16, it adds
 /// scale * scale * (exact sum of products) + scale * offset * (exact sum of the codes of x).
 pub fn quantise(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
