@@ -97,8 +97,9 @@ export const tests = {
 
   async "every architecture writes what transformers writes"() {
     const cases = readdirSync(folder).map(golden);
-    equal(cases.length, 14, "architectures");
-    const wanted = MODULES.flatMap((module) => cases.map((golden) => ({ ...golden, module })));
+    check(cases.length >= 32, "architectures");
+    // The modules differ in two functions, which no architecture adds to: each takes every second one.
+    const wanted = cases.map((golden, i) => ({ ...golden, module: MODULES[i % MODULES.length] }));
     const found = await page.evaluate(async (wanted) => {
       const found = [];
       for (const { model, prompt, ids, module } of wanted) {
@@ -118,7 +119,7 @@ export const tests = {
         equal(ids, wanted[i].ids.slice(0, ids.length), wanted[i].model);
       }
     }
-    check(found.filter(([ids], i) => ids.length === wanted[i].ids.length).length > 7 * MODULES.length, "most texts are whole");
+    check(found.filter(([ids], i) => ids.length === wanted[i].ids.length).length > cases.length / 2, "most texts are whole");
   },
 
   async "whoever drafts the text is the same"() {
