@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// Tokenizer as described by the metadata of a GGUF file.
 #[derive(Debug, Default)]
 pub struct Vocabulary<'a> {
-    /// Algorithm: `gpt2` (byte-level BPE) or `llama` (SentencePiece's BPE with bytes as fallback).
+    /// Algorithm: `gpt2` (byte-level BPE), `llama` (SentencePiece's BPE with bytes as fallback) or `gemma4` (the same, with its merges given).
     pub model: &'a str,
     /// Name of the rule by which a byte-level vocabulary splits text before merging.
     pub pre: &'a str,
@@ -21,7 +21,7 @@ pub struct Vocabulary<'a> {
     pub types: Vec<f64>,
     /// Scores by id. Of two possible merges, the one whose result has the higher score goes first. Empty: the one with the lower id.
     pub scores: Vec<f64>,
-    /// Merges of two tokens each, in order of application. Required by `gpt2`; `llama` derives them from the scores.
+    /// Merges of two tokens each, in order of application. Required by `gpt2` and `gemma4`; `llama` derives them from the scores.
     pub merges: Option<Vec<&'a str>>,
     /// Further special tokens, whatever their type, such as the end of a turn.
     pub special: Vec<u32>,
@@ -148,9 +148,13 @@ impl Vocabulary<'_> {
         }
         let (parts, merges, whole) = match self.model {
             "gpt2" => self.byte_level()?,
-            "llama" => self.sentence_piece()?,
+            "llama" => self.sentence_piece(None, self.space_prefix.unwrap_or(true), self.derived_merges())?,
+            // Nothing is merged across line breaks.
+            "gemma4" => self.sentence_piece(Some(split(r"[^\n]+|\n+")), false, self.given_merges()?)?,
             other => {
-                return Err(format!("tokenizer.ggml.model: {other:?} is not supported; supported: gpt2, llama"));
+                return Err(format!(
+                    "tokenizer.ggml.model: {other:?} is not supported; supported: gpt2, llama, gemma4"
+                ));
             }
         };
         let json = parts.to_string();
@@ -192,13 +196,7 @@ impl Vocabulary<'_> {
             // Without it llama.cpp guesses, and warns that output becomes worse.
             return Err(format!("tokenizer.ggml.pre: {:?} is not supported: it says how text is split", self.pre));
         };
-        let Some(merges) = &self.merges else { return Err("tokenizer.ggml.merges is missing".into()) };
-        let pair = |merge: &&str| {
-            let (left, right) = merge.split_once(' ')?;
-            Some((left.to_owned(), right.to_owned()))
-        };
-        let merges: Option<Merges> = merges.iter().map(pair).collect();
-        let merges = merges.ok_or("tokenizer.ggml.merges has an entry without a space")?;
+        let merges = self.given_merges()?;
         let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": gpt2 });
         patterns.push(bytes.clone());
         let parts = self.parts(
@@ -210,24 +208,39 @@ impl Vocabulary<'_> {
         Ok((parts, merges, whole))
     }
 
-    fn sentence_piece(&self) -> Result<(Value, Merges, bool), String> {
+    fn sentence_piece(
+        &self,
+        split: Option<Value>,
+        has_prefix: bool,
+        merges: Merges,
+    ) -> Result<(Value, Merges, bool), String> {
         let mut normalizers = vec![json!({ "type": "Replace", "pattern": { "String": " " }, "content": SPACE })];
         let mut decoders = vec![
             json!({ "type": "Replace", "pattern": { "String": SPACE }, "content": " " }),
             json!({ "type": "ByteFallback" }),
             json!({ "type": "Fuse" }),
         ];
-        if self.space_prefix.unwrap_or(true) {
+        if has_prefix {
             normalizers.insert(0, json!({ "type": "Prepend", "prepend": SPACE }));
             decoders.push(json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 }));
         }
         let parts = self.parts(
             Some(json!({ "type": "Sequence", "normalizers": normalizers })),
-            None,
+            split,
             json!({ "type": "Sequence", "decoders": decoders }),
             true,
         )?;
-        Ok((parts, self.derived_merges(), false))
+        Ok((parts, merges, false))
+    }
+
+    fn given_merges(&self) -> Result<Merges, String> {
+        let Some(merges) = &self.merges else { return Err("tokenizer.ggml.merges is missing".into()) };
+        let pair = |merge: &&str| {
+            let (left, right) = merge.split_once(' ')?;
+            Some((left.to_owned(), right.to_owned()))
+        };
+        let merges: Option<Merges> = merges.iter().map(pair).collect();
+        merges.ok_or("tokenizer.ggml.merges has an entry without a space".into())
     }
 
     /// Returns a `tokenizer.json` without a vocabulary. `begins`: true if each text gets `bos` by default.

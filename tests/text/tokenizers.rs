@@ -113,6 +113,8 @@ enum Kind {
     Scores,
     /// Merges implied by the order of tokens.
     Ids,
+    /// Merges of characters, for texts without a leading space.
+    Merges,
 }
 
 /// The fields that llama.cpp's converter writes for a `tokenizer.json`.
@@ -171,6 +173,7 @@ impl Converted {
             Kind::Bytes(pre) => ("gpt2", pre, Some(merges()), Vec::new()),
             Kind::Scores => ("llama", "default", None, self.scores.clone()),
             Kind::Ids => ("llama", "default", None, Vec::new()),
+            Kind::Merges => ("gemma4", "", Some(merges()), Vec::new()),
         };
         Vocabulary {
             model,
@@ -220,6 +223,7 @@ fn the_metadata_of_a_gguf_file_make_the_same_tokenizer() {
         ("deepseek_v3", Kind::Bytes("hunyuan-dense"), 500),
         ("llama2", Kind::Scores, 10_000),
         ("gemma3", Kind::Ids, 10_000),
+        ("gemma3", Kind::Merges, 10_000),
     ] {
         let bytes = if name == "tales" { Some(file("models/tales/target/tokenizer.json")) } else { published(name) };
         let Some(bytes) = bytes else { continue };
