@@ -1,10 +1,16 @@
 // RMS norm: x / rms(x) * gain, written to y or added to it.
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+fn main(
+    @builtin(workgroup_id) id: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) thread: u32,
+) {
     if (step.rows == 0u) {
         return;
     }
-    let base = (id.x + dims.head * step.logit_row) * dims.stride;
+    // In a grid of two dimensions, a row of activations is several rows here.
+    let row = id.y * grid.x + id.x;
+    let base = (row + dims.head * step.logit_row) * dims.stride;
     var sum = 0.0;
     for (var i = thread; i < dims.stride; i += THREADS) {
         let v = x[base + i];
@@ -12,6 +18,6 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     let scale = 1.0 / sqrt(sum_threads(sum, dims.one, thread) / f32(dims.width) + dims.eps);
     for (var i = thread; i < dims.stride; i += THREADS) {
-        place(id.x * dims.stride + i, x[base + i] * scale * gain[i]);
+        place(row * dims.stride + i, x[base + i] * scale * gain[i]);
     }
 }

@@ -1,4 +1,4 @@
-// Normalises q and k with RMS norms, then rotates and appends as in `lib/epilogues.wgsl`.
+// Normalises q, k and in some models v with RMS norms, then rotates and appends as in `lib/epilogues.wgsl`.
 // One workgroup per row and head; heads are numbered q, k, v as in the fused projection.
 const THREADS = 64u;
 
@@ -6,6 +6,7 @@ struct QkNormDims {
     eps: f32,
     across: u32,  // 1: all heads of q, or of k, are normalised together
     after: u32,   // 1: gains apply after rotation, which does not change the norm
+    values: u32,  // 1: v is normalised too, without gains
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -41,6 +42,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
             let before = select(gains, vec2f(1.0), dims.after == 1u);
             pair = rotate(head, step.position + row, i, pair * scale * before);
             pair *= select(vec2f(1.0), gains, dims.after == 1u);
+        } else if (dims.values == 1u) {
+            pair *= scale;
         }
         if (is_cached) {
             kv_store(kv_index(head - heads.heads, step.position + row, i), pair);

@@ -1,6 +1,6 @@
 // Attention of VECTORS query vectors over one block of 256 positions. Each thread computes four positions at a time, so that four
 // loads are in flight. Query vectors that share a KV head share each read of K and V. The result for a vector does not depend on
-// their number.
+// their number. Heads of more than 256 elements have more threads than a block has groups of four positions.
 const APART = FOURS;  // distance between the four positions
 
 // Computes the scores of position t of the block and of the positions 64, 128 and 192 after it.
@@ -33,7 +33,9 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     // Number of positions in the block that the last of these rows may see.
     let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
     let is_long = filled > APART;
-    find_scores(kv_head, block, first, load_places(kv_head, first), thread, is_long);
+    if (thread < FOURS) {
+        find_scores(kv_head, block, first, load_places(kv_head, first), thread, is_long);
+    }
     workgroupBarrier();
     find_shares(FOURS, thread);
 
@@ -64,7 +66,7 @@ fn block_values(n: u32, c: u32) -> vec4f {
     let width = heads.head_dim / 4u;
     var total = vec4f();
     for (var strip = 0u; strip < THREADS / width; strip++) {
-        total = fma(shares[n * FOURS + strip * width + c], vec4f(heads.one), total);
+        total = fma(shares[n * PLACES + strip * width + c], vec4f(heads.one), total);
     }
     return total;
 }

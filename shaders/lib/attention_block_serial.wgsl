@@ -68,5 +68,5 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
 
 // Returns elements 4c..4c+4 of vector n's block values.
 fn block_values(n: u32, c: u32) -> vec4f {
-    return shares[n * FOURS + c];
+    return shares[n * PLACES + c];
 }

@@ -43,8 +43,8 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
                 at -= out - out / 2u;
                 has_both = false;
             } else {
-                // Plain MLP: y = activation(result + bias).
-                pair = vec2f(activated, activate(pair.y));
+                // Plain MLP: y = activation(result + bias); or a layer's input times a gate.
+                pair = times_factors(vec2f(activated, activate(pair.y)), row, out);
             }
         }
         default: {

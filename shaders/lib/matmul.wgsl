@@ -21,6 +21,8 @@ struct MatmulDims {
     one: f32,        // 1, unknown to compilers, so that they cannot reorder fma(a, one, fma(b, one, c))
     scale: f32,      // of what is added to the residual stream, or of the logits
     cap: f32,        // bound of the logits; 0: no bound
+    factors: u32,    // elements per row of factors for activated results; 0: no factors
+    first_factor: u32,
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -54,4 +56,12 @@ fn scaled_logits(pair: vec2f) -> vec2f {
         return logits;
     }
     return dims.cap * tanh(clamp(logits / dims.cap, vec2f(-15.0), vec2f(15.0)));
+}
+
+// Multiplies activated results by the row's factors, if it has any. The binding of the rotary table holds them then.
+fn times_factors(pair: vec2f, row: u32, out: u32) -> vec2f {
+    if (dims.factors == 0u) {
+        return pair;
+    }
+    return pair * table[(row * dims.factors + dims.first_factor + out) / 2u];
 }

@@ -1,4 +1,6 @@
-// A norm whose result is added to the residual stream.
+// A norm whose result is added to the residual stream, which is then multiplied by a factor.
+@group(0) @binding(5) var<storage, read> factor: array<f32>;  // (1)
+
 fn place(at: u32, value: vec4f) {
-    y[at] += value;
+    y[at] = (y[at] + value) * factor[0];
 }

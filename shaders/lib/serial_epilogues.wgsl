@@ -94,14 +94,15 @@ fn gate(sums: Sums, place: Place) {
     }
 }
 
-// Plain MLP: y = activation(result + bias).
+// Plain MLP: y = activation(result + bias); or a layer's input times a gate.
 fn activate_all(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
         for (var pair = 0u; pair < place.pairs; pair++) {
             let out = place.out + pair * 2u;
             let two = biased(row, pair, out);
-            keep((place.row + i) * dims.y_stride + out, vec2f(activate(two.x), activate(two.y)), out + 1u < place.end);
+            let activated = times_factors(vec2f(activate(two.x), activate(two.y)), place.row + i, out);
+            keep((place.row + i) * dims.y_stride + out, activated, out + 1u < place.end);
         }
     }
 }

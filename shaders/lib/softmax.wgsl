@@ -1,9 +1,10 @@
 // Softmax of a block of positions, shared by both attention_block variants.
 const FOURS = BLOCK / 4u;
 const LANES = min(THREADS / 4u, 8u);  // threads that add a vector's shares, independent of the number of vectors
+const PLACES = max(FOURS, COLUMNS);  // per vector: of four scores, or of four elements of values
 const LOWEST = -3.0e38;
 
-var<workgroup> shares: array<vec4f, VECTORS * FOURS>;  // scores; then exp(score - top); finally values
+var<workgroup> shares: array<vec4f, VECTORS * PLACES>;  // scores; then exp(score - top); finally values
 var<workgroup> lanes: array<f32, VECTORS * LANES>;
 var<workgroup> block_top: array<f32, VECTORS>;
 var<workgroup> block_sum: array<f32, VECTORS>;
@@ -21,7 +22,7 @@ fn bounded(scores: vec4f) -> vec4f {
 fn leave_scores(n: u32, row: u32, four: u32, position: vec4u, scores: vec4f) {
     let at = vec4u(step.position + row);
     let seen = (position <= at) & (position + heads.window > at);
-    shares[n * FOURS + four] = select(vec4f(LOWEST), bounded(scores * heads.scale), seen);
+    shares[n * PLACES + four] = select(vec4f(LOWEST), bounded(scores * heads.scale), seen);
 }
 
 // Adds four values, weighted by their shares.
@@ -44,7 +45,7 @@ fn find_shares(count: u32, thread: u32) {
     var top = LOWEST;
     if (vector < VECTORS) {
         for (var t = lane; t < count; t += LANES) {
-            let four = shares[vector * FOURS + t];
+            let four = shares[vector * PLACES + t];
             top = max(top, max(max(four.x, four.y), max(four.z, four.w)));
         }
         lanes[thread] = top;
@@ -60,9 +61,9 @@ fn find_shares(count: u32, thread: u32) {
         let one = vec4f(heads.one);
         var sum = 0.0;
         for (var t = lane; t < count; t += LANES) {
-            let four = shares[vector * FOURS + t];
+            let four = shares[vector * PLACES + t];
             let p = or_broken(select(vec4f(), exp(four - top), four > vec4f(LOWEST)), four);
-            shares[vector * FOURS + t] = p;
+            shares[vector * PLACES + t] = p;
             sum = fma(p.w, one.w, fma(p.z, one.z, fma(p.y, one.y, fma(p.x, one.x, sum))));
         }
         lanes[thread] = sum;

@@ -20,7 +20,7 @@ fn load_q(at: Places, c: u32) -> Fours {
 }
 fn load_shares(at: u32) -> Fours {
     return Fours(
-        shares[#u * FOURS + at],
+        shares[#u * PLACES + at],
     );
 }
 fn add_score(sum: f32, k: vec4f, x: vec4f) -> f32 {
@@ -40,5 +40,5 @@ fn add_values(sum: Fours, p: Fours, v: mat4x4f) -> Fours {
     );
 }
 fn leave_values(values: Fours, at: u32) {
-    shares[#u * FOURS + at] = values.v#;
+    shares[#u * PLACES + at] = values.v#;
 }

@@ -6,7 +6,7 @@ use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
-const WORDS: [(&str, &[&str]); 29] = [
+const WORDS: [(&str, &[&str]); 31] = [
     ("max_position_embeddings", &["context_length"]),
     ("num_hidden_layers", &["block_count"]),
     ("hidden_size", &["embedding_length"]),
@@ -22,6 +22,8 @@ const WORDS: [(&str, &[&str]); 29] = [
     ("sliding_window_pattern", &["attention.sliding_window_pattern"]),
     ("use_parallel_residual", &["use_parallel_residual"]),
     ("conv_L_cache", &["shortconv.l_cache"]),
+    ("num_kv_shared_layers", &["attention.shared_kv_layers"]),
+    ("hidden_size_per_layer_input", &["embedding_length_per_layer_input"]),
     ("original_max_position_embeddings", &["rope.scaling.original_context_length"]),
     ("num_experts", &["expert_count"]),
     ("attn_logit_softcapping", &["attn_logit_softcapping"]),
@@ -85,7 +87,9 @@ impl WordFiles<'_> {
             let Some(value) = keys.iter().find_map(|key| self.get(key)) else { continue };
             // Some files list what is the same in each layer.
             let value = match value {
-                Value::Array(all) if word != "sliding_window_pattern" && all.iter().all(|each| *each == all[0]) => {
+                Value::Array(all)
+                    if word != "sliding_window_pattern" && all.iter().all(|each| Some(each) == all.first()) =>
+                {
                     all.into_iter().next().unwrap_or_default()
                 }
                 value => value,
@@ -121,6 +125,12 @@ impl WordFiles<'_> {
         let rotating = count(&values, "partial_rotary_factor").or(head_dim).unwrap_or(0);
         let factor = rotating as f64 / head_dim.unwrap_or(1).max(1) as f64;
         values.insert("partial_rotary_factor".into(), factor.into());
+        // Layers with and without a window may have heads of different sizes.
+        values.insert("global_head_dim".into(), head_dim.into());
+        if let Some(of_windows) = self.get("attention.key_length_swa") {
+            values.insert("head_dim".into(), of_windows);
+        }
+        values.entry("hidden_size_per_layer_input").or_insert(0.into());
         values.entry("rope_theta").or_insert(10_000.into());
         values.entry("sliding_window").or_insert(Value::Null);
         if values.get("sliding_window").and_then(Value::as_u64) == Some(0) {
@@ -140,6 +150,12 @@ impl WordFiles<'_> {
             values.insert("vocab_size".into(), count.into());
         }
         values.insert("tie_word_embeddings".into(), (!weights.contains("output.weight")).into());
+        let lacks_v = |layer| {
+            let has = |tensor: &str| weights.contains(&format!("blk.{layer}.{tensor}.weight"));
+            has("attn_k") && !has("attn_v")
+        };
+        let layers = count(&values, "num_hidden_layers").unwrap_or(0);
+        values.insert("attention_k_eq_v".into(), (0..layers).any(lacks_v).into());
         values.insert("has_mlp_norm".into(), weights.contains("blk.0.ffn_norm.weight").into());
         let biased = ["attn_q", "attn_qkv"].iter().any(|part| weights.contains(&format!("blk.0.{part}.bias")));
         values.insert("attention_bias".into(), biased.into());
@@ -159,7 +175,7 @@ impl WordFiles<'_> {
         Ok(values)
     }
 
-    /// Adds RoPE wavelength factors, which are stored as tensors: one for Llama 3, two for Phi 3.
+    /// Adds RoPE wavelength factors, which are stored as tensors: one for Llama 3 and Gemma 4, two for Phi 3.
     async fn add_factors<S: Source>(&self, weights: &Weights<S>, scaling: &mut Map<String, Value>) -> Result<()> {
         if scaling.get("rope_type").is_some_and(|kind| kind == "none") {
             scaling.clear();
@@ -176,6 +192,17 @@ impl WordFiles<'_> {
         }
         if let Some(kind) = scaling.get("rope_type").filter(|kind| *kind != "longrope") {
             return Err(self.bad("rope.scaling.type", format!("{kind} and the tensor {long} exclude one another")));
+        }
+        if short == long {
+            let factors = weights.read_f32(one).await?;
+            let rotating = factors.iter().take_while(|factor| **factor == 1.0).count();
+            // Pairs with huge factors do not rotate.
+            if rotating < factors.len() && factors[rotating..].iter().all(|factor| *factor >= 1e20) {
+                scaling.insert("rope_type".into(), "proportional".into());
+                let factor = rotating as f64 / factors.len() as f64;
+                scaling.insert("partial_rotary_factor".into(), factor.into());
+                return Ok(());
+            }
         }
         scaling.insert("rope_type".into(), "longrope".into());
         let attention_factor = self.get("rope.scaling.attn_factor").or_else(|| (short == long).then(|| json!(1.0)));

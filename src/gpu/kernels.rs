@@ -3,7 +3,7 @@
 use super::fragments::{
     activation, arithmetic_of, chunk, constants, fill, kv_load, kv_store, repeated, rows, shader, weight, weight2,
 };
-use crate::model::{Activation, Table};
+use crate::model::Activation;
 use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Float, Format, Scales};
 
@@ -37,7 +37,7 @@ pub struct Epilogues {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kernel {
     /// Token ids or positions -> embedding rows.
-    Embed(Format, Table),
+    Embed(Format),
     /// RMS norm of rows.
     NormRms,
     /// RMS norm of rows, added to others.
@@ -54,8 +54,17 @@ pub enum Kernel {
     MatmulSerial(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
-    /// Attention: cache type, most query vectors per workgroup (1, 2, 4 or 8), threads.
-    Attention(KvDtype, u32, u32),
+    /// Attention over a block of positions.
+    Attention {
+        /// Type of the KV cache.
+        kv: KvDtype,
+        /// Most query vectors of a workgroup, one of [`Kernel::VECTORS`].
+        vectors: u32,
+        /// Threads of a workgroup.
+        threads: u32,
+        /// `true`: for CPUs.
+        serial: bool,
+    },
     /// Joining of [`Kernel::Attention`]'s blocks if several workgroups computed them.
     AttentionMerge,
     /// Short convolution over positions.
@@ -130,7 +139,7 @@ impl Kernel {
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
     /// Numbers of query vectors that have their own variant.
     pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
-    /// Threads of an attention workgroup on GPUs.
+    /// Fewest threads of an attention workgroup on GPUs: one for each four positions of a block.
     const THREADS: u32 = 64;
     /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
     pub const SEGMENT: usize = 4096;
@@ -158,12 +167,17 @@ impl Kernel {
         }
     }
 
-    /// Returns attention for each of [`Kernel::VECTORS`]. CPUs (`serial`) use one thread per eight elements of a head, at least
-    /// four. They have no kernel for the most vectors: SwiftShader compiles it for more than a second.
+    /// Returns attention for each of [`Kernel::VECTORS`], or all but the most. GPUs use at least one thread per four elements of a head;
+    /// workgroup memory has no room for the values of the most vectors with large heads. CPUs (`serial`) use one thread per eight
+    /// elements, at least four; SwiftShader compiles the kernel for the most vectors for more than a second.
     pub fn attentions(kv: KvDtype, head_dim: u32, serial: bool) -> Vec<Self> {
-        let threads = if serial { head_dim.div_ceil(8).next_power_of_two().max(4) } else { Self::THREADS };
-        let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(serial)];
-        counts.iter().map(|vectors| Self::Attention(kv, *vectors, threads)).collect()
+        let threads = match serial {
+            true => head_dim.div_ceil(8).next_power_of_two().max(4),
+            false => (head_dim / 4).next_power_of_two().max(Self::THREADS),
+        };
+        let has_most = !serial && threads == Self::THREADS;
+        let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(!has_most)];
+        counts.iter().map(|&vectors| Self::Attention { kv, vectors, threads, serial }).collect()
     }
 
     /// Returns the rows and outputs of a matmul's workgroup.
@@ -198,12 +212,8 @@ impl Kernel {
         let segments = shader!("lib/segments.wgsl");
         let reject = shader!("lib/reject.wgsl");
         let parts: Vec<&str> = match self {
-            Self::Embed(format, table) => {
-                let table = match table {
-                    Table::Tokens => shader!("lib/embed_tokens.wgsl"),
-                    Table::Positions => shader!("lib/embed_positions.wgsl"),
-                };
-                [vec![step, units], weight(format, subnormals), vec![table, shader!("embed.wgsl")]].concat()
+            Self::Embed(format) => {
+                [vec![step, units], weight(format, subnormals), vec![shader!("embed.wgsl")]].concat()
             }
             Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
@@ -234,10 +244,10 @@ impl Kernel {
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
-            Self::Attention(kv, _, threads) => {
-                let block = match threads {
-                    Self::THREADS => shader!("lib/attention_block.wgsl"),
-                    _ => shader!("lib/attention_block_serial.wgsl"),
+            Self::Attention { kv, serial, .. } => {
+                let block = match serial {
+                    false => shader!("lib/attention_block.wgsl"),
+                    true => shader!("lib/attention_block_serial.wgsl"),
                 };
                 let (query, softmax) = (shader!("lib/query.wgsl"), shader!("lib/softmax.wgsl"));
                 vec![step, heads, query, kv_load(kv), fold, softmax, block, shader!("attention.wgsl")]
@@ -279,7 +289,7 @@ impl Kernel {
             Self::Halves => vec![shader!("halves.wgsl")],
         };
         let varying = match self {
-            Self::Embed(format, _) => vec![constants(format)],
+            Self::Embed(format) => vec![constants(format)],
             Self::MatmulTile(format, ..) => vec![constants(format), rows(Self::TILE)],
             Self::MatmulSerial(format @ Format::Float(_), _, count, _) => {
                 vec![constants(format), repeated(shader!("lib/serial_rows.wgsl"), "ROWS", count)]
@@ -287,8 +297,10 @@ impl Kernel {
             Self::MatmulRows(format, _, count, _) | Self::MatmulSerial(format, _, count, _) => {
                 vec![constants(format), rows(count)]
             }
-            Self::Attention(_, count, threads) => {
-                vec![format!("const THREADS = {threads}u;"), repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)]
+            Self::Attention { vectors, threads, serial, .. } => {
+                let columns = if serial { 2 * threads } else { threads };
+                let sizes = format!("const THREADS = {threads}u;\nconst COLUMNS = {columns}u;");
+                vec![sizes, repeated(shader!("lib/vectors.wgsl"), "VECTORS", vectors)]
             }
             _ => Vec::new(),
         };
@@ -321,8 +333,8 @@ impl Kernel {
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
         for kv in kvs {
             all.push(Self::QkNorm(kv));
-            all.extend(Self::attentions(kv, 64, false));
-            all.extend([64, 128].map(|head_dim| Self::attentions(kv, head_dim, true)).concat());
+            all.extend([64, 512].map(|head_dim| Self::attentions(kv, head_dim, false)).concat());
+            all.extend([64, 128, 512].map(|head_dim| Self::attentions(kv, head_dim, true)).concat());
         }
         let mut add_matmuls = |format: Format, epilogues| {
             let arithmetics = [Some(Arithmetic::F32), Some(Arithmetic::Int8).filter(|_| format.multiplies_codes())];
@@ -348,8 +360,7 @@ impl Kernel {
             add_matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16 });
         }
         for format in formats {
-            all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
-            all.push(Self::Fill(format));
+            all.extend([Self::Embed(format), Self::Fill(format)]);
         }
         all
     }

@@ -42,6 +42,8 @@ architectures! {
     SmolLm3 => SMOL_LM3,
     /// Gemma 3, text only.
     Gemma3 => GEMMA3,
+    /// Gemma 4, text only: layers of two kinds, some without keys and values of their own.
+    Gemma4 => GEMMA4,
     /// Phi-3, Phi-3.5 and Phi-4.
     Phi3 => PHI3,
     /// GPT-2.
@@ -141,6 +143,8 @@ pub(super) enum AttentionScale {
     QueryScalar(f64),
     /// `attention_multiplier`.
     Multiplier,
+    /// 1.
+    One,
 }
 
 /// Number of key and value heads if `num_key_value_heads` is missing.
@@ -244,6 +248,8 @@ pub(super) struct Facts {
     pub kv_heads: KvHeads,
     /// `None`: `hidden_size / num_attention_heads`.
     pub head_dim: Option<usize>,
+    /// Default of `global_head_dim`, of layers without a window; `None`: all layers have the same heads, and their own keys and values.
+    pub global_head_dim: Option<usize>,
     pub attention_scale: AttentionScale,
     pub slides: Slides,
     pub sliding_window: Option<usize>,
@@ -269,6 +275,10 @@ pub(super) struct Facts {
     pub embedding_norm: bool,
     /// `true`: there are `embedding_multiplier`, `residual_multiplier` and `logits_scaling`.
     pub multipliers: bool,
+    /// Default of `hidden_size_per_layer_input`; `None`: layers have no inputs of their own.
+    pub layer_input_size: Option<usize>,
+    /// `true`: a factor of the residual stream follows each layer.
+    pub layer_scale: bool,
     pub tie_word_embeddings: bool,
     /// `true`: the LM head has a bias.
     pub head_bias: bool,
@@ -276,7 +286,7 @@ pub(super) struct Facts {
     pub logit_scale: Option<f64>,
     /// Default of `attn_logit_softcapping`; `None`: there is none.
     pub attention_cap: Option<f64>,
-    /// Default of `final_logit_softcapping`; `None`: there is none.
+    /// Default of `final_logit_softcapping`, infinite for no bound; `None`: there is no such key.
     pub logit_cap: Option<f64>,
     pub bos_token_id: Option<u32>,
     pub eos_token_id: &'static [u32],

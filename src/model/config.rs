@@ -1,12 +1,11 @@
 //! Reads `config.json`, or the same keys from a GGUF file, into a [`ModelSpec`], by the table of architectures.
 
-use super::architecture::{
-    Architecture, AttentionScale, Facts, KvHeads, LayerTypes, ProjectionBias, Residual, Slides, Unrotated,
-};
+use super::architecture::{Architecture, AttentionScale, Facts, ProjectionBias, Residual};
+use super::config_layers::layers;
 use super::config_rope::ropes;
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{Activation, AttentionSpec, LayerSpec, Mixer, Mlp, ModelSpec, TokenSpec};
+use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, TokenSpec};
 use crate::error::Result;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
@@ -14,11 +13,12 @@ use std::ops::RangeInclusive;
 const FILE: &str = "config.json";
 
 /// Range of factors.
-const FACTORS: RangeInclusive<f64> = 1e-6..=1e6;
+pub(super) const FACTORS: RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Keys that change the mathematics of most models in unsupported ways. Unless the table supports them, they must be missing, null,
 /// false or zero.
-const REFUSED: [&str; 9] = [
+const REFUSED: [&str; 10] = [
+    "per_layer_config",
     "num_experts",
     "num_local_experts",
     "attn_logit_softcapping",
@@ -102,26 +102,10 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     }
     refuse_unknown_mathematics(&keys, facts)?;
     let hidden_size = keys.count("hidden_size", 1..=1 << 16)?;
-    let heads = keys.count("num_attention_heads", 1..=1024)?;
-    let kv_heads = kv_heads(&keys, facts, heads)?;
-    let head_dim = match keys.nullable("head_dim", 4..=256, facts.head_dim)? {
-        Some(head_dim) => head_dim,
-        None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
-        None => {
-            return keys.bad("num_attention_heads", format!("{heads} does not divide hidden_size, {hidden_size}"));
-        }
-    };
-    if !head_dim.is_multiple_of(4) || head_dim > 256 {
-        return keys.bad("head_dim", format!("{head_dim} is not a multiple of 4 up to 256"));
-    }
     let max_position_embeddings = keys.count("max_position_embeddings", 2..=1 << 24)?;
-    let num_layers = keys.count("num_hidden_layers", 1..=256)?;
     let residual = residual(&keys, facts, naming)?;
-    let attention = AttentionSpec { heads, kv_heads, head_dim, window: None, rope: None };
-    let intermediate_size = intermediate_size(&keys, facts, naming, hidden_size)?;
-    let mixers = mixers(&keys, facts, num_layers, &attention)?;
-    let layers: Vec<_> = mixers.into_iter().map(|mixer| LayerSpec { mixer, intermediate_size }).collect();
-    let mut ropes = ropes(&keys, facts, head_dim, max_position_embeddings)?;
+    let layers = layers(&keys, facts, naming, hidden_size)?;
+    let mut ropes = ropes(&keys, facts, &layers, max_position_embeddings)?;
     if layers.iter().filter_map(LayerSpec::attention).all(|attention| attention.rope != Some(1)) {
         ropes.truncate(1);
     }
@@ -145,13 +129,15 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
             multiplier("embedding_multiplier")?
         },
         embedding_norm: facts.embedding_norm,
-        attention_scale: attention_scale(&keys, facts, head_dim)?,
+        attention_scale: attention_scale(&keys, facts, &layers)?,
         attention_cap: cap(&keys, "attn_logit_softcapping", facts.attention_cap)?,
         qkv_bias: bias(&keys, facts.qkv_bias)?,
         output_bias: bias(&keys, facts.output_bias)?,
         attention_gate: facts.gated_sandwich && keys.flag("use_attention_gate", true)?,
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
+        layer_input_size: layer_input_size(&keys, facts)?,
+        layer_scale: facts.layer_scale,
         tie_word_embeddings: keys.flag("tie_word_embeddings", facts.tie_word_embeddings)?,
         head_bias: facts.head_bias,
         logit_scale: match facts.logit_scale {
@@ -167,10 +153,15 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
 }
 
 fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
-    let supported = [("attn_logit_softcapping", facts.attention_cap), ("final_logit_softcapping", facts.logit_cap)];
+    let supported = [
+        ("attn_logit_softcapping", facts.attention_cap.is_some()),
+        ("final_logit_softcapping", facts.logit_cap.is_some()),
+        ("per_layer_config", facts.global_head_dim.is_some()),
+    ];
     for key in REFUSED.iter().chain(facts.refused) {
-        let is_supported = supported.iter().any(|(name, default)| name == key && default.is_some());
-        let value = keys.optional(key).filter(|_| !is_supported);
+        let is_supported = supported.contains(&(key, true));
+        // Attention is bidirectional over images alone.
+        let value = keys.optional(key).filter(|value| !is_supported && **value != "vision");
         if let Some(value) = value.filter(|value| **value != Value::Bool(false) && value.as_f64() != Some(0.0)) {
             return keys.bad(key, format!("{value} is not supported: the model would compute something else"));
         }
@@ -204,38 +195,36 @@ fn residual(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Residual> {
     Ok(if is_parallel { facts.residual } else { Residual::Sequential })
 }
 
-fn kv_heads(keys: &Keys, facts: &Facts, heads: usize) -> Result<usize> {
-    let default = match facts.kv_heads {
-        KvHeads::All => heads,
-        KvHeads::Count(count) => count,
-        KvHeads::MultiQuery => {
-            if keys.flag("multi_query", true)? {
-                1
-            } else {
-                heads
-            }
-        }
-    };
-    let kv_heads = keys.nullable("num_key_value_heads", 1..=1024, Some(default))?.unwrap_or(heads);
-    if matches!(facts.kv_heads, KvHeads::MultiQuery) && kv_heads != default {
-        return keys.bad("num_key_value_heads", format!("{kv_heads} where multi_query implies {default}"));
-    }
-    if !heads.is_multiple_of(kv_heads) {
-        return keys.bad("num_key_value_heads", format!("{kv_heads} does not divide num_attention_heads, {heads}"));
-    }
-    Ok(kv_heads)
-}
-
 /// Reads a bound; null: no bound.
 fn cap(keys: &Keys, key: &str, default: Option<f64>) -> Result<Option<f32>> {
     match (default, keys.get(key)) {
         (None, _) | (_, Some(Value::Null)) => Ok(None),
+        (Some(f64::INFINITY), None) => Ok(None),
         (Some(default), _) => Ok(Some(keys.number_or(key, FACTORS, default)? as f32)),
     }
 }
 
-fn attention_scale(keys: &Keys, facts: &Facts, head_dim: usize) -> Result<f32> {
+/// Returns the width of the layers' own inputs.
+fn layer_input_size(keys: &Keys, facts: &Facts) -> Result<usize> {
+    let Some(default) = facts.layer_input_size else { return Ok(0) };
+    let size = keys.count_or("hidden_size_per_layer_input", 0..=1 << 16, default)?;
+    // Both tables are read with the same token ids.
+    let vocab_size = keys.get("vocab_size").filter(|_| size > 0);
+    match keys.optional("vocab_size_per_layer_input").filter(|_| size > 0) {
+        _ if !size.is_multiple_of(8) => {
+            keys.bad("hidden_size_per_layer_input", format!("{size} is not a multiple of 8"))
+        }
+        Some(other) if Some(other) != vocab_size => {
+            keys.bad("vocab_size_per_layer_input", format!("{other} is not vocab_size"))
+        }
+        _ => Ok(size),
+    }
+}
+
+fn attention_scale(keys: &Keys, facts: &Facts, layers: &[LayerSpec]) -> Result<f32> {
+    let head_dim = layers.iter().find_map(LayerSpec::attention).map_or(1, |attention| attention.head_dim);
     let square = match facts.attention_scale {
+        AttentionScale::One => return Ok(1.0),
         AttentionScale::Multiplier => return Ok(keys.number_or("attention_multiplier", FACTORS, 1.0)? as f32),
         AttentionScale::Optional if !keys.flag("scale_attn_weights", true)? => 1.0,
         AttentionScale::HeadDim | AttentionScale::Optional => head_dim as f64,
@@ -264,127 +253,4 @@ fn activation(keys: &Keys, facts: &Facts) -> Result<Activation> {
             keys.bad("hidden_act", format!("{other} is not supported; supported: {supported}"))
         }
     }
-}
-
-/// Returns the width of the MLP.
-fn intermediate_size(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize) -> Result<usize> {
-    let sizes = 1..=1 << 18;
-    let size = match facts.mlp_ratio {
-        Some(ratio) => keys.nullable("intermediate_size", sizes.clone(), None)?.unwrap_or(ratio * hidden_size),
-        None => keys.count("intermediate_size", sizes.clone())?,
-    };
-    let is_adjusted = facts.adjusted_mlp && naming == Naming::HuggingFace;
-    if !is_adjusted || !keys.flag("block_auto_adjust_ff_dim", true)? {
-        return Ok(size);
-    }
-    let factor = keys.number_or("block_ffn_dim_multiplier", FACTORS, 1.0)?;
-    let adjusted = ((2 * size / 3) as f64 * factor) as usize;
-    let adjusted = adjusted.next_multiple_of(keys.count_or("block_multiple_of", sizes.clone(), 256)?);
-    if sizes.contains(&adjusted) {
-        return Ok(adjusted);
-    }
-    keys.bad("block_ffn_dim_multiplier", format!("{adjusted} is no possible width of an MLP"))
-}
-
-/// Returns the mixer of each layer: `attention` with its window and rotation, or a short convolution.
-fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
-    let has_window = match facts.slides {
-        Slides::Never => false,
-        Slides::Always | Slides::Pattern(_) => true,
-        Slides::FromMaxWindowLayers | Slides::WithoutRotation => keys.flag("use_sliding_window", false)?,
-    };
-    let window = if has_window { keys.nullable("sliding_window", 1..=1 << 24, facts.sliding_window)? } else { None };
-    let rotates = rotates(keys, facts, count)?;
-    let types = match facts.layer_types {
-        LayerTypes::No => None,
-        LayerTypes::Optional => keys.list("layer_types", count..=count)?,
-    };
-    let taps = facts.short_conv.map(|taps| keys.count_or("conv_L_cache", 2..=32, taps)).transpose()?;
-    let attends = attends(keys, facts, count)?;
-    let slides: Vec<bool> = match facts.slides {
-        _ if types.is_some() => vec![false; count],
-        Slides::Never | Slides::Always => vec![window.is_some(); count],
-        Slides::FromMaxWindowLayers => {
-            let first = keys.count_or("max_window_layers", 0..=1 << 16, 28)?;
-            (0..count).map(|i| i >= first).collect()
-        }
-        Slides::WithoutRotation => rotates.iter().map(|rotates| !rotates).collect(),
-        Slides::Pattern(default) => {
-            let interval = keys.count_or("sliding_window_pattern", 1..=1 << 16, default)?;
-            (1..=count).map(|number| number % interval != 0).collect()
-        }
-    };
-    let spec = |(i, (slides, rotates)): (usize, (bool, bool))| {
-        let bad = |reason: String| keys.bad("layer_types", reason);
-        let slides = match types.map(|types| &types[i]) {
-            None if !attends[i] => return Ok(Mixer::ShortConv { taps: taps.unwrap_or(0) }),
-            None => slides && window.is_some(),
-            Some(Value::String(kind))
-                if kind == "conv"
-                    && let Some(taps) = taps =>
-            {
-                return Ok(Mixer::ShortConv { taps });
-            }
-            Some(Value::String(kind)) if kind == "full_attention" || kind == "attention" => false,
-            Some(Value::String(kind)) if kind == "sliding_attention" => match window {
-                Some(_) => true,
-                None => return bad(format!("layer {i} has sliding_attention, but the model has no sliding_window")),
-            },
-            Some(other) => {
-                let conv = if taps.is_some() { ", conv" } else { "" };
-                return bad(format!("{other} is not supported; supported: full_attention, sliding_attention{conv}"));
-            }
-        };
-        let rotates = rotates && (slides || window.is_none() || facts.unrotated != Unrotated::WithoutWindow);
-        let rope = if facts.ropes.len() > 1 { usize::from(slides) } else { 0 };
-        Ok(Mixer::Attention(AttentionSpec {
-            window: window.filter(|_| slides),
-            rope: rotates.then_some(rope),
-            ..attention.clone()
-        }))
-    };
-    slides.into_iter().zip(rotates).enumerate().map(spec).collect()
-}
-
-/// Returns true for each layer that has attention, if `layer_types` is missing.
-fn attends(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
-    let listed = if facts.short_conv.is_some() { keys.list("full_attn_idxs", 0..=count)? } else { None };
-    let Some(listed) = listed else { return Ok(vec![true; count]) };
-    let mut attends = vec![false; count];
-    for index in listed {
-        match index.as_u64().and_then(|index| attends.get_mut(index as usize)) {
-            Some(attends) => *attends = true,
-            None => return keys.bad("full_attn_idxs", format!("{index} is no layer: there are {count}")),
-        }
-    }
-    Ok(attends)
-}
-
-/// Returns true for each layer that rotates.
-fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
-    if facts.unrotated == Unrotated::ByType {
-        let rotates = match keys.optional("position_embedding_type") {
-            None => true,
-            Some(kind) if kind == "rope" => true,
-            Some(kind) if kind == "nope" => false,
-            Some(kind) => {
-                return keys.bad("position_embedding_type", format!("{kind} is not supported; supported: rope, nope"));
-            }
-        };
-        return Ok(vec![rotates; count]);
-    }
-    if facts.unrotated != Unrotated::Listed {
-        return Ok(vec![!facts.learned_positions; count]);
-    }
-    let Some(flags) = keys.list("no_rope_layers", count..=usize::MAX)? else {
-        let interval = keys.count_or("no_rope_layer_interval", 1..=1 << 16, 4)?;
-        return Ok((1..=count).map(|number| number % interval != 0).collect());
-    };
-    let flag = |value: &Value| match (value.as_bool(), value.as_u64()) {
-        (Some(flag), _) => Ok(flag),
-        (_, Some(0)) => Ok(false),
-        (_, Some(1)) => Ok(true),
-        _ => keys.bad("no_rope_layers", format!("{value} is neither 0 nor 1")),
-    };
-    flags[..count].iter().map(flag).collect()
 }

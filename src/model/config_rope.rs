@@ -2,13 +2,13 @@
 
 use super::architecture::{Facts, RopeFacts};
 use super::keys::Keys;
-use super::spec::{QueryGrowth, RopeScaling, RopeSpec};
+use super::spec::{AttentionSpec, LayerSpec, QueryGrowth, RopeScaling, RopeSpec};
 use crate::error::Result;
 use serde_json::Value;
 
 /// Reads `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (older). Given both, `rope_scaling` wins, or is an error if
 /// rotation differs by layer type. Without `rope_scaling`, the base in `rope_parameters` wins over `rope_theta`.
-pub(super) fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: usize) -> Result<Vec<RopeSpec>> {
+pub(super) fn ropes(keys: &Keys, facts: &Facts, layers: &[LayerSpec], max_positions: usize) -> Result<Vec<RopeSpec>> {
     let scaling = keys.object("rope_scaling")?;
     let parameters = keys.object("rope_parameters")?;
     let nested = facts.ropes.iter().any(|rope| rope.layer_type.is_some());
@@ -28,6 +28,12 @@ pub(super) fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: 
             Some(_) if index == 0 && !scaling.is_empty() => &scaling,
             Some(layer_type) => &parameters.object(layer_type)?,
         };
+        let of_table = |attention: &&AttentionSpec| attention.rope == Some(index);
+        let attentions = || layers.iter().filter_map(LayerSpec::attention);
+        let head_dim = attentions().find(of_table).or(attentions().next()).map_or(0, |attention| attention.head_dim);
+        if attentions().filter(of_table).any(|attention| attention.head_dim != head_dim) {
+            return keys.bad("per_layer_config", "layers of one type have heads of different sizes".into());
+        }
         let theta_range = 1.0..=1e12;
         let theta = keys.number_or(rope.theta_key, theta_range.clone(), rope.theta)?;
         let theta = within.number_or("rope_theta", theta_range, theta)?;

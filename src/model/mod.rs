@@ -3,6 +3,7 @@
 mod architecture;
 mod blueprint;
 mod config;
+mod config_layers;
 mod config_rope;
 mod history;
 mod keys;

@@ -54,6 +54,20 @@ pub struct Names {
     pub down: &'static str,
     /// Norm of the MLP's output before it is added to the residual stream.
     pub post_mlp_norm: &'static str,
+    /// Second embedding table, of the inputs of all layers [vocab, layers, layer input].
+    pub layer_embedding: &'static str,
+    /// Projection of the embedding to the inputs of all layers [layers, layer input, hidden].
+    pub layer_inputs: &'static str,
+    /// Norm of each of these inputs [layer input].
+    pub layer_input_norm: &'static str,
+    /// Projection to the gate of a layer's input [layer input, hidden].
+    pub layer_gate: &'static str,
+    /// Projection of a layer's gated input into the residual stream [hidden, layer input].
+    pub layer_output: &'static str,
+    /// Norm after this projection [hidden].
+    pub layer_output_norm: &'static str,
+    /// Factor of the residual stream after a layer [1], with its suffix.
+    pub layer_scale: &'static str,
     /// `true`: rows of the fused tensor are grouped by KV head: the query heads that share it, then k, then v.
     pub interleaved: bool,
     /// `true`: matrices of the layers are transposed, [inputs, outputs].
@@ -84,6 +98,13 @@ pub(super) const LLAMA: Names = Names {
     up: &["mlp.gate_proj", "mlp.up_proj"],
     down: "mlp.down_proj",
     post_mlp_norm: "",
+    layer_embedding: "",
+    layer_inputs: "",
+    layer_input_norm: "",
+    layer_gate: "",
+    layer_output: "",
+    layer_output_norm: "",
+    layer_scale: "",
     interleaved: false,
     transposed: false,
     neighbours: false,
@@ -96,6 +117,29 @@ pub(super) const GEMMA3: Names = Names {
     post_mlp_norm: "post_feedforward_layernorm",
     gains_from_one: true,
     ..LLAMA
+};
+
+pub(super) const GEMMA4: Names = Names {
+    layer_embedding: "model.embed_tokens_per_layer",
+    layer_inputs: "model.per_layer_model_projection",
+    layer_input_norm: "model.per_layer_projection_norm",
+    layer_gate: "per_layer_input_gate",
+    layer_output: "per_layer_projection",
+    layer_output_norm: "post_per_layer_input_norm",
+    layer_scale: "layer_scalar",
+    gains_from_one: false,
+    ..GEMMA3
+};
+
+pub(super) const GGUF_GEMMA4: Names = Names {
+    layer_embedding: "per_layer_token_embd",
+    layer_inputs: "per_layer_model_proj",
+    layer_input_norm: "per_layer_proj_norm",
+    layer_gate: "inp_gate",
+    layer_output: "proj",
+    layer_output_norm: "post_norm",
+    layer_scale: "layer_output_scale.weight",
+    ..GGUF
 };
 
 pub(super) const PHI3: Names = Names { qkv: &["self_attn.qkv_proj"], up: &["mlp.gate_up_proj"], ..LLAMA };

@@ -7,7 +7,7 @@ use super::spec::Activation;
 /// ([`Op::norm_by`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Token ids or positions -> residual, or normed for [`Op::EmbeddingNorm`].
+    /// Token ids or positions -> residual, normed for [`Op::EmbeddingNorm`], or layer inputs.
     Embed {
         /// Embedding table.
         table: MatrixId,
@@ -28,9 +28,16 @@ pub enum Op {
         /// `true`: only rows whose logits are needed.
         head: bool,
     },
-    /// Normed, with the output of a projection -> normalised, added to the residual.
+    /// Normed, with the output of a projection -> normalised, added to the residual, which is then multiplied by a factor.
     PostNorm {
         /// Gain [hidden].
+        gain: VectorId,
+        /// Factor [1].
+        factor: VectorId,
+    },
+    /// Projections to the inputs of all layers -> each normalised, layer inputs.
+    LayerInputNorm {
+        /// Gain [layer_input_size].
         gain: VectorId,
     },
     /// x W^T, with the epilogue fused.
@@ -88,6 +95,19 @@ pub enum Table {
     Tokens,
     /// Positions: added to the residual stream.
     Positions,
+    /// Tokens: added to the inputs of all layers.
+    LayerInputs,
+}
+
+impl Table {
+    /// Returns the factor for the sum of a row and what it is added to.
+    pub fn factor(self) -> f32 {
+        match self {
+            Self::Tokens | Self::Positions => 1.0,
+            // Keeps the variance of a sum of two.
+            Self::LayerInputs => std::f32::consts::FRAC_1_SQRT_2,
+        }
+    }
 }
 
 /// Input of a matmul.
@@ -99,14 +119,14 @@ pub enum Input {
     Residual,
     /// Output of attention [q] or of a convolution [hidden].
     Mixed,
-    /// Rows of the MLP [intermediate].
+    /// Rows of the MLP [intermediate], or gated layer inputs.
     Mlp,
 }
 
 /// Destination of a matmul's result: the epilogue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Output {
-    /// Projections without changes, for [`Op::QkNorm`], [`Op::HeadGate`] and [`Op::ShortConv`].
+    /// Projections without changes, for [`Op::QkNorm`], [`Op::HeadGate`], [`Op::ShortConv`] and [`Op::LayerInputNorm`].
     Projected,
     /// Rotated q, and k and v appended to the cache.
     Rotary {
@@ -133,6 +153,15 @@ pub enum Output {
     Activate {
         /// Bias [rows].
         bias: VectorId,
+        /// Activation function.
+        activation: Activation,
+    },
+    /// MLP, `activation(result) * input of the layer`.
+    LayerGate {
+        /// Zeros [rows].
+        bias: VectorId,
+        /// Layer, for its input.
+        layer: usize,
         /// Activation function.
         activation: Activation,
     },

@@ -65,15 +65,19 @@ impl Plan {
         let names = spec.names();
         let mut build = Builder { spec, names, matrices: Vec::new(), vectors: Vec::new(), body: Vec::new() };
         let mut layers = Vec::new();
-        let embedding = build.table("embedding", names.embedding, spec.vocab_size);
+        let hidden = spec.hidden_size;
+        let embedding = build.table("embedding", names.embedding, spec.vocab_size, hidden);
         build.body.push(Op::Embed { table: embedding, of: Table::Tokens });
         if spec.embedding_norm {
             let gain = build.gain("embedding norm", &[Part::whole(String::new(), spec.hidden_size)], RowOrder::Stacked);
             build.body.push(Op::EmbeddingNorm { gain });
         }
         if spec.learned_positions {
-            let table = build.table("positions", names.positions, spec.max_position_embeddings);
+            let table = build.table("positions", names.positions, spec.max_position_embeddings, hidden);
             build.body.push(Op::Embed { table, of: Table::Positions });
+        }
+        if spec.layer_input_size > 0 {
+            build.layer_inputs();
         }
         for layer in 0..spec.layers.len() {
             let first = build.body.len();
@@ -81,8 +85,11 @@ impl Plan {
             layers.push(first..build.body.len());
         }
         let norm = build.norm("final norm", names.final_norm, true);
-        let head =
-            if spec.tie_word_embeddings { embedding } else { build.table("lm head", names.head, spec.vocab_size) };
+        let head = if spec.tie_word_embeddings {
+            embedding
+        } else {
+            build.table("lm head", names.head, spec.vocab_size, hidden)
+        };
         let part = [Part::whole(names.head.into(), spec.vocab_size)];
         let bias = build.bias(spec.head_bias, "lm head", &part, RowOrder::Stacked);
         let head = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output: Output::Logits { bias } }];
@@ -131,11 +138,11 @@ impl Builder<'_> {
         MatrixId(self.matrices.len() - 1)
     }
 
-    /// Adds an embedding table or LM head [rows, hidden].
-    fn table(&mut self, label: &str, tensor: &str, rows: usize) -> MatrixId {
+    /// Adds an embedding table or LM head [rows, cols].
+    fn table(&mut self, label: &str, tensor: &str, rows: usize, cols: usize) -> MatrixId {
         let parts = suffixed(&[Part::whole(tensor.into(), rows)], "weight");
         let layout = Layout { parts, order: RowOrder::Stacked, transposed: false };
-        self.matrices.push(MatrixPlan { label: label.into(), rows, cols: self.spec.hidden_size, layout });
+        self.matrices.push(MatrixPlan { label: label.into(), rows, cols, layout });
         MatrixId(self.matrices.len() - 1)
     }
 
@@ -180,6 +187,20 @@ impl Builder<'_> {
         Op::Norm { gain, bias, head }
     }
 
+    /// Adds the inputs of all layers: residual -> layer inputs.
+    fn layer_inputs(&mut self) {
+        let (spec, names) = (self.spec, self.names);
+        let all = spec.layers.len() * spec.layer_input_size;
+        let parts = [Part::whole(names.layer_inputs.into(), all)];
+        let matrix = self.matrix("layer inputs", spec.hidden_size, &parts, RowOrder::Stacked);
+        self.body.push(Op::Matmul { input: Input::Residual, matrix, output: Output::Projected });
+        let part = [Part::whole(names.layer_input_norm.into(), spec.layer_input_size)];
+        let gain = self.gain("layer input norm", &part, RowOrder::Stacked);
+        self.body.push(Op::LayerInputNorm { gain });
+        let table = self.table("layer embedding", names.layer_embedding, spec.vocab_size, all);
+        self.body.push(Op::Embed { table, of: Table::LayerInputs });
+    }
+
     fn layer(&mut self, layer: usize) {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
@@ -209,7 +230,7 @@ impl Builder<'_> {
         self.body.extend(before);
         let o = Part::whole(name(o), hidden);
         self.branch(Input::Mixed, cols, spec.output_bias, &label("o"), o);
-        self.post_norm(&label("post attention norm"), name(names.post_attention_norm));
+        self.post_norm(&label("post attention norm"), name(names.post_attention_norm), None);
         self.body.extend(after);
 
         let activation = spec.mlp.activation;
@@ -223,13 +244,25 @@ impl Builder<'_> {
         self.body.push(Op::Matmul { input, matrix, output });
         let down = Part::whole(name(names.down), hidden);
         self.branch(Input::Mlp, *intermediate_size, spec.mlp.bias, &label("down"), down);
-        self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm));
+        let (scale, width) = (spec.layer_scale.then(|| name(names.layer_scale)), spec.layer_input_size);
+        let has_input = width > 0;
+        self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm), scale.clone().filter(|_| !has_input));
+        if has_input {
+            let part = [Part::whole(name(names.layer_gate), width)];
+            let matrix = self.matrix(&label("input gate"), hidden, &part, RowOrder::Stacked);
+            let output = Output::LayerGate { bias: self.constant("zeros", width, 0.0), layer, activation };
+            self.body.push(Op::Matmul { input: Input::Residual, matrix, output });
+            let part = Part::whole(name(names.layer_output), hidden);
+            self.branch(Input::Mlp, width, false, &label("input"), part);
+            self.post_norm(&label("post input norm"), name(names.layer_output_norm), scale);
+        }
     }
 
     /// Adds attention: `input` -> mixed.
     fn attention(&mut self, layer: usize, attention: &AttentionSpec, input: Input) {
         let (spec, names) = (self.spec, self.names);
-        let AttentionSpec { heads, kv_heads, head_dim, rope, .. } = *attention;
+        let AttentionSpec { heads, head_dim, rope, .. } = *attention;
+        let kv_heads = attention.own_kv_heads();
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
         let rotary = match rope {
@@ -247,7 +280,9 @@ impl Builder<'_> {
             let parts = [(names.q_norm, heads), (names.k_norm, kv_heads)].map(|(tensor, heads)| match norm {
                 QkNorm::Width => vec![Part::whole(name(tensor), heads * head_dim)],
                 // All heads have the same gains.
-                QkNorm::Heads | QkNorm::RotatedHeads => vec![Part::whole(name(tensor), head_dim); heads],
+                QkNorm::Heads | QkNorm::RotatedHeads | QkNorm::HeadsAndValues => {
+                    vec![Part::whole(name(tensor), head_dim); heads]
+                }
             });
             let gain = self.gain(&label("qk norm"), &parts.concat(), order);
             self.body.push(Op::QkNorm { layer, gain, bias });
@@ -281,7 +316,14 @@ impl Builder<'_> {
         let AttentionSpec { heads, kv_heads, head_dim, .. } = *attention;
         let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
         let [all] = names.qkv else {
-            return names.qkv.iter().zip(widths).map(|(tensor, rows)| Part::whole(name(tensor), rows)).collect();
+            let part = |(tensor, rows): (&&str, usize)| Part::whole(name(tensor), rows);
+            let own = names.qkv.iter().zip(widths).map(part).filter(|part| part.rows > 0);
+            let mut parts: Vec<_> = own.collect();
+            if attention.values_are_keys {
+                parts.truncate(2);
+                parts.extend(parts.last().cloned());
+            }
+            return parts;
         };
         if !names.interleaved {
             return vec![Part::whole(name(all), attention.qkv_width())];
@@ -323,10 +365,18 @@ impl Builder<'_> {
         self.body.push(Op::Matmul { input, matrix, output });
     }
 
-    fn post_norm(&mut self, label: &str, tensor: String) {
+    /// Adds the norm of a branch, if there is one, and the factor of the residual stream after it, with its name.
+    fn post_norm(&mut self, label: &str, tensor: String, factor: Option<String>) {
         if self.spec.residual.has_post_norms() {
             let gain = self.gain(label, &[Part::whole(tensor, self.spec.hidden_size)], RowOrder::Stacked);
-            self.body.push(Op::PostNorm { gain });
+            let factor = match factor {
+                Some(tensor) => {
+                    let part = vec![Part::whole(tensor, 1)];
+                    self.vector("factor of a layer".into(), 1, part, RowOrder::Stacked, 0.0)
+                }
+                None => self.constant("one", 1, 1.0),
+            };
+            self.body.push(Op::PostNorm { gain, factor });
         }
     }
 }
@@ -347,7 +397,7 @@ impl fmt::Display for Plan {
                 Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
                 Op::EmbeddingNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
                 Op::Norm { gain, .. } => writeln!(f, "norm             {}", vector(*gain))?,
-                Op::PostNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
+                Op::PostNorm { gain, .. } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
                 Op::Matmul { matrix, output, .. } => {
                     let kind = match output {
                         Output::Projected => "store",
@@ -356,10 +406,12 @@ impl fmt::Display for Plan {
                         Output::Normed => "normed",
                         Output::Gate { .. } => "gate",
                         Output::Activate { .. } => "activate",
+                        Output::LayerGate { .. } => "activate, times the layer's input",
                         Output::Logits { .. } => "logits",
                     };
                     writeln!(f, "matmul           {} -> {kind}", self.matrices[matrix.0])?;
                 }
+                Op::LayerInputNorm { gain } => writeln!(f, "norm             {} -> layer inputs", vector(*gain))?,
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
                 Op::Attention { layer } => writeln!(f, "attention, merge layer {layer}")?,
                 Op::HeadGate { layer } => writeln!(f, "head_gate        layer {layer}")?,

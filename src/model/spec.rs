@@ -2,6 +2,7 @@
 
 use super::architecture::{Architecture, NormKind, Residual};
 use super::names::{Names, Naming};
+use super::op::Table;
 use serde::Serialize;
 
 /// A decoder-only transformer, in the same form for every supported architecture.
@@ -49,6 +50,10 @@ pub struct ModelSpec {
     pub qk_norm: Option<QkNorm>,
     /// MLP.
     pub mlp: Mlp,
+    /// Width of each layer's own input, made from a second embedding of the token; 0: layers have none.
+    pub layer_input_size: usize,
+    /// `true`: the residual stream is multiplied by a number after each layer.
+    pub layer_scale: bool,
     /// `true`: the LM head is the embedding table.
     pub tie_word_embeddings: bool,
     /// `true`: the LM head has a bias.
@@ -130,12 +135,21 @@ pub struct AttentionSpec {
     pub window: Option<usize>,
     /// Index into [`ModelSpec::ropes`]; `None`: no rotation.
     pub rope: Option<usize>,
+    /// Earlier layer whose keys and values it reads; `None`: it has its own.
+    pub kv_layer: Option<usize>,
+    /// `true`: the projection to k is also that to v.
+    pub values_are_keys: bool,
 }
 
 impl AttentionSpec {
     /// Returns the output width of the fused q, k, v projection.
     pub fn qkv_width(&self) -> usize {
-        (self.heads + 2 * self.kv_heads) * self.head_dim
+        (self.heads + 2 * self.own_kv_heads()) * self.head_dim
+    }
+
+    /// Returns the key and value heads that it computes: none if it reads those of another layer.
+    pub fn own_kv_heads(&self) -> usize {
+        if self.kv_layer.is_some() { 0 } else { self.kv_heads }
     }
 
     /// Returns the width of q and of attention's output.
@@ -143,9 +157,9 @@ impl AttentionSpec {
         self.heads * self.head_dim
     }
 
-    /// Returns the width of k and of v, per position.
+    /// Returns the width of k and of v that it stores per position.
     pub fn kv_width(&self) -> usize {
-        self.kv_heads * self.head_dim
+        self.own_kv_heads() * self.head_dim
     }
 }
 
@@ -159,6 +173,8 @@ pub enum QkNorm {
     RotatedHeads,
     /// All heads of q together, and all of k, before rotation.
     Width,
+    /// Like `Heads`, and each head of v without a gain.
+    HeadsAndValues,
 }
 
 /// The feed-forward part of a layer.
@@ -278,6 +294,15 @@ impl ModelSpec {
     /// Returns the names and layouts of its tensors.
     pub fn names(&self) -> &'static Names {
         self.architecture.names(self.naming)
+    }
+
+    /// Returns the factor for the rows of an embedding table.
+    pub fn table_scale(&self, table: Table) -> f32 {
+        match table {
+            Table::Tokens => self.embedding_scale,
+            Table::Positions => 1.0,
+            Table::LayerInputs => (self.layer_input_size as f32).sqrt(),
+        }
     }
 
     /// Returns the attention of each layer that has one.

@@ -40,6 +40,7 @@ pub(super) const LLAMA: Facts = Facts {
     unrotated: Unrotated::No,
     kv_heads: KvHeads::All,
     head_dim: None,
+    global_head_dim: None,
     attention_scale: AttentionScale::HeadDim,
     slides: Slides::Never,
     sliding_window: None,
@@ -57,6 +58,8 @@ pub(super) const LLAMA: Facts = Facts {
     scaled_embedding: false,
     embedding_norm: false,
     multipliers: false,
+    layer_input_size: None,
+    layer_scale: false,
     tie_word_embeddings: false,
     head_bias: false,
     logit_scale: None,
@@ -149,6 +152,26 @@ pub(super) const GEMMA3: Facts = Facts {
     bos_token_id: Some(2),
     eos_token_id: &[1],
     ..LLAMA
+};
+
+pub(super) const GEMMA4: Facts = Facts {
+    model_type: "gemma4_text",
+    multimodal: Some("gemma4"),
+    sizes: &[("vocab_size", 262_144), ("num_attention_heads", 8), ("max_position_embeddings", 131_072)],
+    required: &["layer_types", "rope_parameters"],
+    gguf: "gemma4",
+    names: &names::GEMMA4,
+    gguf_names: &names::GGUF_GEMMA4,
+    refused: &["attention_bias", "enable_moe_block", "moe_intermediate_size", "top_k_experts"],
+    global_head_dim: Some(512),
+    attention_scale: AttentionScale::One,
+    slides: Slides::Always,
+    sliding_window: Some(512),
+    qk_norm: Some(QkNorm::HeadsAndValues),
+    layer_input_size: Some(256),
+    layer_scale: true,
+    logit_cap: Some(f64::INFINITY),
+    ..GEMMA3
 };
 
 pub(super) const PHI3: Facts = Facts {

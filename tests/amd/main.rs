@@ -106,7 +106,7 @@ fn kernels(all: bool) -> Vec<Kernel> {
     let mut is_wanted = |kernel: &Kernel| match (matmul(*kernel), kernel) {
         (Some(matmul), _) if matmul == (f16, Arithmetic::F32, Way::Rows(16)) => true,
         (Some(matmul), _) => counted.contains(&matmul.0) && seen.insert(matmul),
-        (None, Kernel::Embed(format, _) | Kernel::Fill(format)) => *format == f16,
+        (None, Kernel::Embed(format) | Kernel::Fill(format)) => *format == f16,
         // Only used on CPUs.
         (None, Kernel::MatmulSerial(..)) => false,
         (None, _) => true,

@@ -249,7 +249,7 @@ pub fn rotary(qkv: &[f32], bias: &[f32], table: &[f32], heads: &Heads, kv: &mut 
 }
 
 /// Does the same as [`rotary`], but also normalises q and k, with gains of q, then of k: each head or the whole width, before or after
-/// rotation.
+/// rotation. In some models v is normalised too.
 pub fn qk_norm(
     qkv: &[f32],
     bias: &[f32],
@@ -258,7 +258,8 @@ pub fn qk_norm(
     heads: &Heads,
     kv: &mut Kv,
 ) -> Vec<f32> {
-    let (q_gain, k_gain) = gains.split_at(if norm == QkNorm::Width { heads.q_width() } else { heads.head_dim });
+    let q_width = if norm == QkNorm::Width { heads.q_width() } else { heads.head_dim };
+    let (q_gain, k_gain) = gains.split_at(q_width.min(gains.len()));
     let mut normed: Vec<f32> = add(qkv, bias).collect();
     if norm == QkNorm::RotatedHeads {
         let before = kv.k.len();
@@ -269,9 +270,12 @@ pub fn qk_norm(
     }
     for row in normed.chunks_exact_mut(bias.len()) {
         let (q, row_kv) = row.split_at_mut(heads.q_width());
-        let (k, _) = row_kv.split_at_mut(heads.kv_width());
+        let (k, v) = row_kv.split_at_mut(heads.kv_width());
         q.copy_from_slice(&norm_rms(q, q_gain, eps));
         k.copy_from_slice(&norm_rms(k, k_gain, eps));
+        if norm == QkNorm::HeadsAndValues {
+            v.copy_from_slice(&norm_rms(v, &vec![1.0; heads.head_dim], eps));
+        }
     }
     rotary(&normed, &vec![0.0; bias.len()], table, heads, kv)
 }

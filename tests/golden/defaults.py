@@ -91,6 +91,11 @@ PROPORTIONAL = {
     "full_attention": {"rope_type": "proportional", "rope_theta": 7e5, "partial_rotary_factor": 0.5},
     "sliding_attention": {"rope_type": "default", "rope_theta": 7e3},
 }
+GEMMA4 = {
+    "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
+    "rope_parameters": {**PROPORTIONAL, "full_attention": {**PROPORTIONAL["full_attention"], "partial_rotary_factor": 0.25}},
+    "vocab_size_per_layer_input": SIZES["vocab_size"],
+}
 LFM3 = {"layer_types": ["conv", "full_attention", "sliding_attention", "conv"] * 8, "rope_parameters": PROPORTIONAL}
 OTHERS = {
     "phi3": [
@@ -117,6 +122,15 @@ OTHERS = {
         {"rope_theta": 5e5, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
         {"rope_parameters": NESTED},
         TYPES,
+    ],
+    "gemma4_text": [
+        GEMMA4,
+        {**GEMMA4, **NO_IDS, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "hidden_activation": "silu"},
+        {**GEMMA4, "num_kv_shared_layers": 20, "use_double_wide_mlp": True, "num_key_value_heads": 1},
+        {**GEMMA4, "head_dim": 64, "global_head_dim": 128, "hidden_size_per_layer_input": 0, "sliding_window": 16},
+        {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 2, "final_logit_softcapping": 30.0},
+        {**GEMMA4, "num_global_key_value_heads": 2, "use_bidirectional_attention": "vision"},
+        {**GEMMA4, "per_layer_config": {str(layer): {"head_dim": 128} for layer in range(3, 32, 4)}},
     ],
     "gpt_neox": [
         NEOX,
@@ -183,7 +197,7 @@ OTHERS = {
     "gpt_bigcode": [*GPT2, {"multi_query": False}, {"num_key_value_heads": 1}],
 }
 CASES = {name: COMMON + cases for name, cases in LLAMA_LIKE.items()} | OTHERS
-RESIDUALS = {"gemma3_text": "post_norms", "glm4": "post_norms"}
+RESIDUALS = {"gemma3_text": "post_norms", "gemma4_text": "post_norms", "glm4": "post_norms"}
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu2": "relu_squared"}
 
 
@@ -224,7 +238,27 @@ def ropes(config, head_dim):
     nested = "full_attention" in parameters
     tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
     partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config", "StableLmConfig"]
+    if type(config).__name__ == "Gemma4TextConfig":
+        layers = [config.layer_types.index(kind) for kind in ["full_attention", "sliding_attention"]]
+        head_dims = [config.per_layer_config[layer].head_dim for layer in layers]
+        return [rope(config, table, head_dim) for table, head_dim in zip(tables, head_dims)]
     return [rope(config, table, int(head_dim * table["partial_rotary_factor"]) if partial else head_dim) for table in tables]
+
+
+def layers(config):
+    """Returns what differs between the layers of Gemma 4: head size, KV heads, source of keys and values, width of the MLP."""
+    count, kinds = config.num_hidden_layers, config.layer_types
+    first = count - config.num_kv_shared_layers
+    last = {kind: max(layer for layer in range(first) if kinds[layer] == kind) for kind in kinds}
+    widths = [config.intermediate_size * (2 if config.use_double_wide_mlp and layer >= first else 1) for layer in range(count)]
+    return {
+        "head_dim": [config.per_layer_config[layer].head_dim for layer in range(count)],
+        "kv_heads": [config.per_layer_config[layer].num_key_value_heads for layer in range(count)],
+        "kv_layer": [last[kinds[layer]] if layer >= first else None for layer in range(count)],
+        "values_are_keys": [config.attention_k_eq_v and kinds[layer] == "full_attention" for layer in range(first)],
+        "intermediate_size": widths,
+        "layer_input_size": config.hidden_size_per_layer_input,
+    }
 
 
 def rope(config, table, rotary_dim):
@@ -261,11 +295,12 @@ def facts(model_type, config):
     # As AutoConfig does.
     name = "ministral" if model_type == "mistral" and "layer_types" in config else model_type
     config = CONFIG_MAPPING[name](**json.loads(json.dumps(config)))
+    first = config.per_layer_config[0] if model_type == "gemma4_text" else config
     # A class also stores keys that it does not define; its model does not read them.
     has = lambda key: key in type(config).__dataclass_fields__ and getattr(config, key)
     get = lambda *keys: next(getattr(config, key) for key in keys if hasattr(config, key))
     heads, width = config.num_attention_heads, config.hidden_size
-    head_dim = getattr(config, "head_dim", None) or width // heads
+    head_dim = getattr(first, "head_dim", None) or width // heads
     gpt2, neox = model_type in ["gpt2", "gpt_bigcode"], model_type == "gpt_neox"
     layer_norm = gpt2 or neox or model_type in ["starcoder2", "stablelm"]
     plain = gpt2 or neox or model_type in ["starcoder2", "nanochat"]
@@ -275,12 +310,12 @@ def facts(model_type, config):
     tables = ropes(config, head_dim)
     attending = convolutions(config).count("0")
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending
-    scale = get("query_pre_attn_scalar") if model_type == "gemma3_text" else head_dim
+    scale = {"gemma3_text": getattr(config, "query_pre_attn_scalar", 0), "gemma4_text": 1}.get(model_type, head_dim)
     parallel = "parallel_one_norm" if model_type == "stablelm" else "parallel"
     usual = "post_norms" if has("use_sandwich_norm") else RESIDUALS.get(model_type, "sequential")
     activation = "silu" if model_type in ["lfm2", "lfm3"] else get("activation_function", "hidden_activation", "hidden_act")
     return {
-        "num_key_value_heads": getattr(config, "num_key_value_heads", heads),
+        "num_key_value_heads": getattr(first, "num_key_value_heads", heads),
         "head_dim": head_dim,
         "intermediate_size": (config.n_inner or 4 * width) if gpt2 else inner,
         "convolutions": convolutions(config),
@@ -296,6 +331,7 @@ def facts(model_type, config):
         "ropes": tables,
         "window": config.sliding_window if any(slides(model_type, config)) else None,
         "slides": digits(slides(model_type, config)),
+        **({"layers": layers(config)} if model_type == "gemma4_text" else {}),
         "rotates": digits(rotates[: config.num_hidden_layers]),
         "bos_token_id": config.bos_token_id,
         "eos_token_id": eos if isinstance(eos, list) else [] if eos is None else [eos],

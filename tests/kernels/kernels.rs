@@ -9,9 +9,7 @@ use bytemuck::cast_slice;
 use common::reference::{self, Heads, Kv, Pairs};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
-use foretoken::internals::model::{
-    Activation, ConvHistory, QkNorm, QueryGrowth, RopeScaling, RopeSpec, Table, rotary_table,
-};
+use foretoken::internals::model::{Activation, ConvHistory, QkNorm, QueryGrowth, RopeScaling, RopeSpec, rotary_table};
 use foretoken::internals::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use foretoken::{Arithmetic, KvDtype};
 use half::f16;
@@ -104,6 +102,9 @@ impl Matrix {
 
 // ---- embed ----
 
+/// Dimensions of an embedding of tokens after its scale: no factor, rows are not added, the table is of tokens.
+const TOKENS: [u32; 3] = [0x3f80_0000, 0, 0];
+
 #[test]
 fn embed_copies_rows_exactly() {
     let mut lab = Lab::new(1);
@@ -126,10 +127,11 @@ fn embed_copies_rows_exactly() {
             for (first, end) in [(0, cut), (cut, vocab)].into_iter().filter(|(first, end)| first < end) {
                 let [chunks, scales, units] = table.dims();
                 let [first_id, ids, x_stride] = [first, end - first, stride(width) / 4].map(|size| size as u32);
-                let dims = lab.uniform(&[chunks, scales, units, first_id, ids, x_stride, scale.to_bits()]);
+                let sizes = [chunks, scales, units, first_id, ids, x_stride];
+                let dims = lab.uniform(&[&sizes[..], &[scale.to_bits()], &TOKENS].concat());
                 let piece = lab.input(&table.piece(first..end));
                 let bindings = [(0, step.clone()), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
-                lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
+                lab.run(Kernel::Embed(table.format), [chunks.div_ceil(64), rows as u32, 1], &bindings);
             }
             let got = lab.rows(&x, stride(width), table.padded_cols());
             let rows = got.chunks_exact(table.padded_cols()).zip(want.chunks_exact(width)).zip(&ids);
@@ -147,29 +149,39 @@ fn embed_copies_rows_exactly() {
 }
 
 #[test]
-fn embed_adds_the_rows_of_positions() {
+fn embed_adds_rows_of_positions_or_of_tokens() {
     let mut lab = Lab::new(20);
-    for (positions, width, rows, first) in [(1, 3, 1, 0), (9, 64, 4, 5), (40, 65, 17, 20), (70, 576, 3, 66)] {
-        for dtype in DTYPES {
-            let table = Matrix::new(dtype, &lab.random.normals(positions * width), width);
+    for (case, (count, width, rows, first)) in
+        [(1, 3, 1, 0), (9, 64, 4, 5), (40, 65, 17, 20), (70, 576, 3, 66)].into_iter().enumerate()
+    {
+        for (dtype, positions) in DTYPES.into_iter().flat_map(|dtype| [(dtype, true), (dtype, false)]) {
+            let table = Matrix::new(dtype, &lab.random.normals(count * width), width);
             let before = lab.random.normals(rows * stride(width));
             let x = lab.output(&bits(&before));
-            let cut = positions / 2;
-            for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
+            let (scale, factor) = if positions { (1.0, 1.0) } else { ([1.0, 4.0][case % 2], 0.5f32) };
+            let ids: Vec<_> = match positions {
+                true => (first as u32..).take(rows).collect(),
+                false => (0..rows).map(|_| lab.random.below(count) as u32).collect(),
+            };
+            let round = lab.input(cast_slice(&ids));
+            let cut = count / 2;
+            for (from, end) in [(0, cut), (cut, count)].into_iter().filter(|(from, end)| from < end) {
                 let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
-                let dims = lab.uniform(&[&table.dims()[..], &sizes, &[1f32.to_bits()]].concat());
+                let rest = [f32::to_bits(scale), factor.to_bits(), 1, u32::from(positions)];
+                let dims = lab.uniform(&[&table.dims()[..], &sizes, &rest].concat());
                 let piece = lab.input(&table.piece(from..end));
-                let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (4, x.slice())];
+                let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
                 let grid = [(table.row.chunks as u32).div_ceil(64), rows as u32, 1];
-                lab.run(Kernel::Embed(table.format, Table::Positions), grid, &bindings);
+                lab.run(Kernel::Embed(table.format), grid, &bindings);
             }
             let inside = |values: &[f32]| {
                 values.chunks_exact(stride(width)).flat_map(|row| row[..width].to_vec()).collect::<Vec<_>>()
             };
             let got = inside(&lab.rows(&x, stride(width), stride(width)));
-            let ids: Vec<_> = (first as u32..).take(rows).collect();
             let mut want = inside(&before);
-            reference::residual(&mut want, &reference::embed(&table.values, width, &ids, 1.0), &vec![0.0; width], 1.0);
+            let embedded = reference::embed(&table.values, width, &ids, scale);
+            reference::residual(&mut want, &embedded, &vec![0.0; width], 1.0);
+            want.iter_mut().for_each(|x| *x *= factor);
             assert_eq!(bits(&got), bits(&want), "{dtype:?}: {rows} rows from {first}, {width} wide");
         }
     }
@@ -187,6 +199,8 @@ struct Norm<'a> {
     first: usize,
     /// Values to which the norm is added [rows, width].
     before: &'a [f32],
+    /// Factor of the sum.
+    factor: f32,
 }
 
 impl Norm<'_> {
@@ -210,10 +224,17 @@ impl Norm<'_> {
             (3, vector(self.gain)),
             (4, y.slice()),
         ];
-        if self.kernel == Kernel::NormLayer {
-            bindings.push((5, vector(self.bias)));
+        match self.kernel {
+            Kernel::NormLayer => bindings.push((5, vector(self.bias))),
+            Kernel::PostNorm => bindings.push((5, lab.input(cast_slice(&[self.factor])))),
+            _ => {}
         }
-        lab.run(self.kernel, [wanted as u32, 1, 1], &bindings);
+        // A grid of two dimensions numbers rows by both.
+        let grid = match self.kernel {
+            Kernel::NormRms if wanted.is_multiple_of(2) => [2, wanted as u32 / 2, 1],
+            _ => [wanted as u32, 1, 1],
+        };
+        lab.run(self.kernel, grid, &bindings);
         let all = lab.rows(&y, stride, stride);
         assert!(all.chunks_exact(stride).all(|row| row[width..].iter().all(|x| *x == 0.0)), "zero behind the width");
         all.chunks_exact(stride).flat_map(|row| &row[..width]).copied().collect()
@@ -232,6 +253,7 @@ impl Norm<'_> {
                     &vec![0.0; self.gain.len()],
                     1.0,
                 );
+                sum.iter_mut().for_each(|x| *x *= self.factor);
                 sum
             }
             _ => reference::norm_rms(x, self.gain, eps),
@@ -255,7 +277,8 @@ fn norms_equal_their_twins_and_rows_are_alone() {
             let eps = lab.random.pick(&[1e-5f32, 1e-6]);
             let first = if rows > 2 && kernel != Kernel::PostNorm { lab.random.below(rows) } else { 0 };
             let before = lab.random.normals(rows * width);
-            let norm = Norm { kernel, x: &x, gain: &gain, bias: &bias, eps, first, before: &before };
+            let factor = [1.0, 0.25][case % 2];
+            let norm = Norm { kernel, x: &x, gain: &gain, bias: &bias, eps, first, before: &before, factor };
             let got = norm.run(&lab);
             let name = if kernel == Kernel::NormLayer { "norm_layer" } else { "norm_rms" };
             lab.close(name, NORM, &(kernel, rows, width, input), &got, &norm.twin(), floor(input, 1, 1e4));
@@ -366,6 +389,8 @@ struct Product {
     scale: f32,
     /// Bound of the logits; 0: no bound.
     cap: f32,
+    /// Numbers per row of factors for activated results, and the first of them.
+    factors: [u32; 2],
 }
 
 impl Product {
@@ -384,6 +409,7 @@ impl Product {
             norms: [0; 4],
             scale: 1.0,
             cap: 0.0,
+            factors: [0; 2],
         }
     }
 
@@ -402,7 +428,7 @@ impl Product {
     ) {
         let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue as u32];
         let factors = [1.0, self.scale, self.cap].map(f32::to_bits);
-        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &factors].concat());
+        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &factors, &self.factors].concat());
         let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         let bindings = with_unused(lab, &[&bindings, targets].concat());
         lab.run(way.kernel(self.format, self.arithmetic, epilogues), way.grid(self.outs, self.rows), &bindings);
@@ -601,7 +627,8 @@ fn embed_widens_quantised_rows() {
         let ids = [3, 8, 0];
         let x = lab.output(&vec![UNTOUCHED; ids.len() * width]);
         let [chunks, scales, units] = table.dims();
-        let dims = [chunks, scales, units, 0, vocab as u32, width as u32 / 4, f32::to_bits(scale)];
+        let sizes = [chunks, scales, units, 0, vocab as u32, width as u32 / 4, f32::to_bits(scale)];
+        let dims = [&sizes[..], &TOKENS].concat();
         let bindings = [
             (0, lab.uniform(&[0, ids.len() as u32, 0, 0, 0, 0])),
             (1, lab.uniform(&dims)),
@@ -609,7 +636,7 @@ fn embed_widens_quantised_rows() {
             (3, lab.input(cast_slice(&ids))),
             (4, x.slice()),
         ];
-        lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
+        lab.run(Kernel::Embed(table.format), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
         let want = reference::embed(&table.values, width, &ids, scale);
         for (i, (got, want)) in lab.rows(&x, width, width).iter().zip(&want).enumerate() {
             // One rounding more if the device has no fused multiply-add.
@@ -633,7 +660,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let bindings = [
                 // The head's rows: from row 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
-                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits)].concat())),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits), &[0, 0]].concat())),
                 (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (6, y.slice()),
@@ -706,6 +733,9 @@ fn residual_gate_and_activate_equal_their_twins() {
         let mut odd = Product::new(&lab, &x, &odd, cols, 0);
         odd.scale = [1.0, 0.3, 7.0][case % 3];
         odd.cap = [0.0, 5.0][case % 2];
+        let mut with_factors = Product::new(&lab, &x, &matrix, cols, 0);
+        with_factors.factors = [outs as u32 + 6, 4];
+        let inputs = lab.random.normals(rows * (outs + 6));
         let bias = lab.random.normals(outs);
         let before = lab.random.normals(rows * (outs - 1));
         let bias_input = lab.input(cast_slice(&bias));
@@ -746,7 +776,20 @@ fn residual_gate_and_activate_equal_their_twins() {
             let activated = lab.rows(&y, outs - 1, outs - 1);
             lab.close("out_activate", POINTWISE, &case, &activated, &want, floor(input, 1, 1.0));
 
-            let got = [bits(&gated), bits(&added), bits(&logits), bits(&activated)];
+            // Both rows of a pair exist, and their factors are neighbours.
+            let (count, first) = (outs + 6, 4);
+            let factors = lab.input(cast_slice(&inputs));
+            let mut want = reference::activate(&stored, &bias, activation);
+            for (want, inputs) in want.chunks_exact_mut(outs).zip(inputs.chunks_exact(count)) {
+                want.iter_mut().zip(&inputs[first..]).for_each(|(x, factor)| *x *= factor);
+            }
+            let y = lab.output(&vec![UNTOUCHED; rows * outs]);
+            let targets = [(4, bias_input.clone()), (5, factors), (6, y.slice())];
+            with_factors.run_with(&lab, way, Epilogue::Activate, epilogues, outs, &targets);
+            let multiplied = lab.rows(&y, outs, outs);
+            lab.close("out_activate with factors", POINTWISE, &case, &multiplied, &want, floor(input, 1, 1.0));
+
+            let got = [bits(&gated), bits(&added), bits(&logits), bits(&activated), bits(&multiplied)];
             let first = firsts.entry(way.alone()).or_insert_with(|| got.clone());
             assert!(got == *first, "{case:?}: other bits than {:?}", way.alone());
         }
@@ -893,8 +936,8 @@ fn heads(heads: usize, kv_heads: usize, head_dim: usize, rotary: usize) -> Heads
     Heads { heads, kv_heads, head_dim, rotary, pairs, window, scale, cap: None, q_table: 0 }
 }
 
-/// MHA, GQA and MQA; head_dim 4 to 128; whole, partial and no rotation.
-fn layers() -> [Heads; 7] {
+/// MHA, GQA and MQA; head_dim 4 to 512; whole, partial and no rotation.
+fn layers() -> [Heads; 9] {
     [
         heads(1, 1, 4, 4),
         heads(4, 4, 16, 16),
@@ -903,6 +946,8 @@ fn layers() -> [Heads; 7] {
         heads(3, 3, 128, 32),
         heads(9, 3, 64, 64),
         heads(8, 2, 16, 0),
+        heads(4, 2, 512, 512),
+        heads(2, 1, 320, 64),
     ]
 }
 
@@ -961,17 +1006,21 @@ impl Append {
         floor: f64,
     ) -> [Vec<u32>; 2] {
         let (q, kv) = twin;
-        let (bound, exact_k) = if kernel == "qk_norm" { (NORM, false) } else { (POINTWISE, true) };
+        let (bound, exact_k) = if kernel.starts_with("qk_norm") { (NORM, false) } else { (POINTWISE, true) };
+        let exact_v = kernel != "qk_norm with values";
         let width = self.heads.heads * self.heads.head_dim;
         let got_q = lab.rows(&self.q, stride(width), width);
         lab.close(kernel, bound, case, &got_q, q, floor);
         let words = lab.read(&self.kv);
         let got = self.cache.unpack(&words);
-        let (mut got_k, mut want_k) = (Vec::new(), Vec::new());
+        let (mut got_k, mut want_k, mut got_v, mut want_v) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut written = vec![false; got.len()];
         for (index, k, v) in self.cache.places(self.position..self.position + self.rows) {
             (written[k], written[v]) = (true, true);
-            assert!(same(got[v], kv.v[index]), "{kernel} {case:?}: V is {} instead of {}", got[v], kv.v[index]);
+            let is_same = !exact_v || same(got[v], kv.v[index]);
+            assert!(is_same, "{kernel} {case:?}: V is {} instead of {}", got[v], kv.v[index]);
+            got_v.push(got[v]);
+            want_v.push(kv.v[index]);
             if exact_k && index % self.heads.head_dim >= self.heads.rotary {
                 assert!(same(got[k], kv.k[index]), "{kernel} {case:?}: K is {} instead of {}", got[k], kv.k[index]);
             }
@@ -983,6 +1032,7 @@ impl Append {
             _ => ("K in f16", attention_bound(KvDtype::F16)),
         };
         lab.close(name, bound, case, &got_k, &want_k, floor);
+        lab.close(name, bound, case, &got_v, &want_v, floor);
         assert!(
             got.iter().zip(written).all(|(x, written)| written || x.is_nan()),
             "{kernel} {case:?}: other positions"
@@ -993,7 +1043,7 @@ impl Append {
 
 /// Returns layers, positions and rows. The appended rows end on both sides of a block boundary.
 fn chosen_appends() -> Vec<(Heads, (usize, usize))> {
-    let places = [(0, 1), (255, 2), (256, 3), (250, 4), (511, 16), (1, 17), (240, 33)];
+    let places = [(0, 1), (255, 2), (256, 3), (250, 4), (511, 16), (1, 17), (240, 33), (254, 3), (7, 2)];
     layers().into_iter().zip(places).collect()
 }
 
@@ -1044,7 +1094,7 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
         let width = all * heads.head_dim;
         let qkv = lab.random.values(input, rows * width);
         let bias = if case % 2 == 0 { vec![0.0; width] } else { lab.random.normals(width) };
-        let norm = [QkNorm::Heads, QkNorm::RotatedHeads, QkNorm::Width][case % 3];
+        let norm = [QkNorm::Heads, QkNorm::RotatedHeads, QkNorm::Width, QkNorm::HeadsAndValues][case % 4];
         let gains = if norm == QkNorm::Width { heads.heads + heads.kv_heads } else { 2 };
         let gains = lab.random.normals(gains * heads.head_dim);
         // The kernel reads gains of each head.
@@ -1053,14 +1103,15 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
             QkNorm::Width => gains.clone(),
             _ => [of_q.repeat(heads.heads), of_k.repeat(heads.kv_heads)].concat(),
         };
-        let (across, after) = (u32::from(norm == QkNorm::Width), u32::from(norm == QkNorm::RotatedHeads));
+        let [across, after, values] =
+            [QkNorm::Width, QkNorm::RotatedHeads, QkNorm::HeadsAndValues].map(|kind| u32::from(norm == kind));
         let eps = 1e-6f32;
         for kv_dtype in KV_DTYPES {
             let append = Append::new(&lab, heads, kv_dtype, position, rows, norm == QkNorm::Heads);
             let mut bindings = append.targets(&lab, lab.input(cast_slice(&bias)));
             bindings.extend([
                 (0, lab.step(position, rows)),
-                (1, lab.uniform(&[eps.to_bits(), across, after])),
+                (1, lab.uniform(&[eps.to_bits(), across, after, values])),
                 (2, lab.input(cast_slice(&qkv))),
                 (3, lab.input(cast_slice(&stored))),
             ]);
@@ -1070,7 +1121,8 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
             let q = reference::qk_norm(&qkv, &bias, norms, &append.table, &append.heads, &mut kv);
             let case = (kv_dtype, position, rows, heads, input, norm);
             // A norm divides by 1e-3 at least, and a rotation adds two products.
-            append.check(&mut lab, "qk_norm", &case, (&q, &kv), floor(input, 2, 1e4));
+            let kernel = if values == 1 { "qk_norm with values" } else { "qk_norm" };
+            append.check(&mut lab, kernel, &case, (&q, &kv), floor(input, 2, 1e4));
         }
     }
     lab.report();
@@ -1154,9 +1206,9 @@ struct Attention {
     serial: bool,
 }
 
-/// Returns the kernels of GPUs, or of CPUs.
-fn attentions(serial: bool) -> Vec<Attention> {
-    let all = Kernel::attentions(KvDtype::F32, 4, serial).len();
+/// Returns the kernels of GPUs, or of CPUs, for heads of a size.
+fn attentions(head_dim: usize, serial: bool) -> Vec<Attention> {
+    let all = Kernel::attentions(KvDtype::F32, head_dim as u32, serial).len();
     let with = |apart| (0..all).map(move |vectors| Attention { vectors, apart, serial });
     with(true).chain(with(false)).collect()
 }
@@ -1241,8 +1293,13 @@ fn attention_equals_its_twin() {
             // Positions that no row sees are NaN.
             let first = (position + 1).saturating_sub(window);
             let kv = lab.input(cast_slice(&cache.holding(&kv, first / BLOCK * BLOCK..position + rows)));
-            let (gpus, processors) = (attentions(false), attentions(true));
-            for kind in [gpus[case % 4], gpus[4 + case / 4 % 4], processors[case % 3], processors[3 + case / 3 % 3]] {
+            let all = [false, true].map(|serial| attentions(heads.head_dim, serial));
+            // One of each that leaves its blocks apart, and one of each that joins them.
+            let some = all.iter().flat_map(|kinds| {
+                let half = kinds.len() / 2;
+                [kinds[case % half], kinds[half + case / half % half]]
+            });
+            for kind in some {
                 let got = Attend { heads, cache, kv: &kv, q: &q, position }.run(&lab, kind);
                 let name = match (kind.apart, dtype) {
                     (true, KvDtype::F32) => "attention, attention_merge (f32)",
@@ -1263,12 +1320,12 @@ fn attention_equals_its_twin() {
 fn attention_rows_have_the_same_bits_in_any_company() {
     let mut lab = Lab::new(10);
     let most = 33;
-    let layers = [heads(4, 2, 24, 0), heads(3, 1, 64, 0), heads(2, 2, 128, 0)];
+    let layers = [heads(4, 2, 24, 0), heads(3, 1, 64, 0), heads(2, 2, 128, 0), heads(2, 1, 512, 0)];
     for (case, length) in [1, 64, 255, 256, 257, 511, 600, 1300].into_iter().enumerate() {
         for window in [usize::MAX, 40, 300] {
             for (dtype, serial) in KV_DTYPES.into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
-                let kinds = attentions(serial);
-                let heads = Heads { window, ..layers[case % 3] };
+                let heads = Heads { window, ..layers[case % 4] };
+                let kinds = attentions(heads.head_dim, serial);
                 let position = length - 1;
                 let width = heads.heads * heads.head_dim;
                 let (cache, kv) = random_cache(&mut lab, &heads, dtype, position + most, Input::Normal);
@@ -1318,7 +1375,7 @@ fn a_score_that_is_not_finite_is_never_dropped() {
                 kv.k[at] = broken;
                 let with = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
                 kv.k[at] = before;
-                for kind in attentions(serial) {
+                for kind in attentions(heads.head_dim, serial) {
                     let [want, got] =
                         [&whole, &with].map(|kv| Attend { heads, cache, kv, q: &q, position }.run(&lab, kind));
                     for (head, (want, got)) in want.chunks(heads.head_dim).zip(got.chunks(heads.head_dim)).enumerate() {

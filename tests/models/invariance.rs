@@ -5,7 +5,7 @@ use foretoken::KvDtype;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::GpuOptions;
-use foretoken::internals::model::{AttentionSpec, Capacity};
+use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, Target, run_round};
 use std::path::Path;
 
@@ -35,7 +35,8 @@ fn cache(engine: &GpuBackend, len: usize) -> Vec<u32> {
     let per_word = if capacity.kv_dtype == KvDtype::F16 { 2 } else { 1 };
     let mut all = Vec::new();
     for (layer, spec) in spec.layers.iter().enumerate() {
-        let Some(&AttentionSpec { kv_heads: heads, head_dim: dim, .. }) = spec.attention() else { continue };
+        let Some(attention) = spec.attention() else { continue };
+        let (heads, dim) = (attention.own_kv_heads(), attention.head_dim);
         let words = run(engine.kv_words(layer)).unwrap();
         for head in 0..heads {
             for position in 0..len {

@@ -121,7 +121,7 @@ fn facts(spec: &ModelSpec) -> Value {
     let attention = spec.attentions().next().unwrap();
     let layers =
         |is: fn(&_) -> bool| spec.attentions().map(|layer| if is(layer) { '1' } else { '0' }).collect::<String>();
-    json!({
+    let mut facts = json!({
         "num_key_value_heads": attention.kv_heads,
         "head_dim": attention.head_dim,
         "intermediate_size": spec.layers[0].intermediate_size,
@@ -141,7 +141,20 @@ fn facts(spec: &ModelSpec) -> Value {
         "rotates": layers(|layer: &AttentionSpec| layer.rope.is_some()),
         "bos_token_id": spec.bos_token_id,
         "eos_token_id": spec.eos_token_id,
-    })
+    });
+    // Facts about each layer of Gemma 4.
+    if spec.layer_scale {
+        let own = spec.attentions().filter(|attention| attention.kv_layer.is_none());
+        facts["layers"] = json!({
+            "head_dim": spec.attentions().map(|attention| attention.head_dim).collect::<Vec<_>>(),
+            "kv_heads": spec.attentions().map(|attention| attention.kv_heads).collect::<Vec<_>>(),
+            "kv_layer": spec.attentions().map(|attention| attention.kv_layer).collect::<Vec<_>>(),
+            "values_are_keys": own.map(|attention| attention.values_are_keys).collect::<Vec<_>>(),
+            "intermediate_size": spec.layers.iter().map(|layer| layer.intermediate_size).collect::<Vec<_>>(),
+            "layer_input_size": spec.layer_input_size,
+        });
+    }
+    facts
 }
 
 /// Compares values, with whole and fractional numbers alike, in single precision.
@@ -300,6 +313,19 @@ fn configs_without_a_sure_meaning_are_refused_by_key() {
         ("gemma3_text", json!({ "use_bidirectional_attention": true }), "use_bidirectional_attention"),
         ("gemma3_text", json!({ "rope_parameters": { "rope_theta": 5.0 } }), "rope_parameters.rope_theta"),
         ("gemma3_text", json!({ "hidden_act": "silu" }), "hidden_act"),
+        ("gemma4_text", json!({ "layer_types": sliding }), "layer_types"),
+        ("gemma4_text", json!({ "enable_moe_block": true }), "enable_moe_block"),
+        ("gemma4_text", json!({ "num_kv_shared_layers": 31 }), "num_kv_shared_layers"),
+        ("gemma4_text", json!({ "hidden_size_per_layer_input": 12 }), "hidden_size_per_layer_input"),
+        ("gemma4_text", json!({ "vocab_size_per_layer_input": 9 }), "vocab_size_per_layer_input"),
+        ("gemma4_text", json!({ "use_bidirectional_attention": "all" }), "use_bidirectional_attention"),
+        (
+            "gemma4_text",
+            json!({ "intermediate_size": 12, "num_kv_shared_layers": 20, "use_double_wide_mlp": true }),
+            "intermediate_size",
+        ),
+        ("gemma4_text", json!({ "per_layer_config": { "3": { "head_dim": 64 } } }), "per_layer_config"),
+        ("gemma4_text", json!({ "per_layer_config": { "0": { "window": 64 } } }), "per_layer_config.0.window"),
         ("gpt_neox", json!({ "rotary_pct": 0.55 }), "rotary_pct"),
         ("gpt_neox", json!({ "rope_theta": 5.0 }), "rope_theta"),
         ("gpt2", json!({ "scale_attn_by_inverse_layer_idx": true }), "scale_attn_by_inverse_layer_idx"),
@@ -312,7 +338,9 @@ fn configs_without_a_sure_meaning_are_refused_by_key() {
         ("llama", json!({ "quantization_config": { "quant_method": "awq" } }), "quantization_config.quant_method"),
         ("smollm3", json!({ "num_attention_heads": 6, "head_dim": 32 }), "num_key_value_heads"),
     ] {
-        match defaults.parse(model_type, more.as_object().unwrap()) {
+        let mut whole = defaults.cases.iter().find(|case| case.model_type == model_type).unwrap().more.clone();
+        whole.extend(more.as_object().unwrap().clone());
+        match defaults.parse(model_type, &whole) {
             Err(Error::BadConfig { key: named, .. }) => assert_eq!(named, key, "{model_type} {more}"),
             other => panic!("{model_type} {more}: {other:?}"),
         }

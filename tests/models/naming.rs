@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 55] = [
+const NAMES: [(&str, &str); 62] = [
     ("model.embed_tokens.", "token_embd."),
     ("gpt_neox.embed_in.", "token_embd."),
     ("transformer.wte.", "token_embd."),
@@ -22,6 +22,13 @@ const NAMES: [(&str, &str); 55] = [
     ("model.norm.", "output_norm."),
     ("model.embedding_norm.", "token_embd_norm."),
     ("gpt_neox.final_layer_norm.", "output_norm."),
+    ("model.embed_tokens_per_layer", "per_layer_token_embd"),
+    ("model.per_layer_model_projection", "per_layer_model_proj#"),
+    ("model.per_layer_projection_norm", "per_layer_proj_norm"),
+    ("post_per_layer_input_norm", "post_norm"),
+    ("per_layer_input_gate", "inp_gate"),
+    ("per_layer_projection", "proj"),
+    ("layer_scalar", "layer_output_scale.weight"),
     ("model.final_layernorm.", "output_norm."),
     ("transformer.ln_f.", "output_norm."),
     ("lm_head.", "output."),
@@ -119,7 +126,10 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "num_attention_heads": attention.heads,
         "num_key_value_heads": attention.kv_heads,
         "head_dim": attention.head_dim,
-        "intermediate_size": spec.layers[0].intermediate_size,
+        "global_head_dim": spec.attentions().find(|other| other.window.is_none()).map(|other| other.head_dim),
+        "num_kv_shared_layers": spec.attentions().filter(|other| other.kv_layer.is_some()).count(),
+        "hidden_size_per_layer_input": spec.layer_input_size,
+        "intermediate_size": spec.layers.iter().map(|layer| layer.intermediate_size).collect::<Vec<_>>(),
         "max_position_embeddings": spec.max_position_embeddings,
         "rms_norm_eps": spec.norm_eps,
         "tie_word_embeddings": spec.tie_word_embeddings,
@@ -152,7 +162,12 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
     }
     if let Some(rope) = spec.ropes.first() {
         keys["rope_theta"] = rope.theta.into();
-        keys["partial_rotary_factor"] = (rope.rotary_dim as f64 / attention.head_dim as f64).into();
+        let rotating = spec.attentions().find(|attention| attention.rope == Some(0)).unwrap_or(attention);
+        keys["partial_rotary_factor"] = (rope.rotary_dim as f64 / rotating.head_dim as f64).into();
+        if let RopeScaling::Proportional { pairs } = rope.scaling {
+            let factor = 2.0 * pairs as f64 / rope.rotary_dim as f64;
+            keys["rope_scaling"] = json!({ "rope_type": "proportional", "partial_rotary_factor": factor });
+        }
         if let RopeScaling::Yarn { factor, attention_factor, original_max_position_embeddings, .. } = &rope.scaling {
             keys["rope_scaling"] = json!({
                 "rope_type": "yarn",
@@ -182,6 +197,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("qwen3", "qwen3"),
         ("smollm3-nope", "smollm3"),
         ("gemma3", "gemma3"),
+        ("gemma4", "gemma4"),
         ("phi3", "phi3"),
         ("phi3-longrope", "phi3"),
         ("gpt2", "gpt2"),
@@ -212,7 +228,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         for (name, tensor) in weights.iter() {
             let stored = golden.tensor(name).unwrap().dtype();
             let values = run(weights.read_f32(name)).unwrap();
-            let normalise_after = ["gemma2", "gemma3", "olmo2", "exaone4", "seed_oss"];
+            let normalise_after = ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss"];
             let norm = if normalise_after.contains(&architecture) { "post_attention_norm" } else { "ffn_norm" };
             let name = name.replace("post_attention_layernorm", norm);
             let name = NAMES.iter().fold(name, |name, (theirs, gguf)| name.replace(theirs, gguf));
@@ -273,19 +289,25 @@ fn tensors_of_a_model_saved_without_its_head_are_found() {
     Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
 }
 
-/// Gemma 3 from 4B on as published: sizes that equal the class's defaults are omitted, and there is a vision model.
 #[test]
 fn the_text_part_of_a_model_that_sees_is_a_model() {
-    let folder = path("tests/golden/models/gemma3");
-    let bytes = std::fs::read(folder.join("config.json")).unwrap();
-    let text: Value = serde_json::from_slice(&bytes).unwrap();
-    let outer = json!({ "model_type": "gemma3", "text_config": text, "vision_config": { "hidden_size": 9 } });
-    let spec = parse_config(outer.to_string().as_bytes(), None).unwrap();
-    assert_eq!(spec, blueprint(&folder, capacity()).0.spec);
-    for prefix in ["language_model.model.", "model.language_model."] {
-        let weights = renamed(&folder, |name| name.replacen("model.", prefix, 1));
-        Blueprint::new(spec.clone(), &weights, capacity(), WeightDtype::Auto).unwrap();
+    for name in ["gemma3", "gemma4"] {
+        let folder = path("tests/golden/models").join(name);
+        let bytes = std::fs::read(folder.join("config.json")).unwrap();
+        let text: Value = serde_json::from_slice(&bytes).unwrap();
+        let outer = json!({ "model_type": name, "text_config": text, "vision_config": { "hidden_size": 9 } });
+        let spec = parse_config(outer.to_string().as_bytes(), None).unwrap();
+        assert_eq!(spec, blueprint(&folder, capacity()).0.spec);
+        for prefix in ["language_model.model.", "model.language_model."] {
+            let weights = renamed(&folder, |name| name.replacen("model.", prefix, 1));
+            Blueprint::new(spec.clone(), &weights, capacity(), WeightDtype::Auto).unwrap();
+        }
     }
+}
+
+/// Gemma 3 from 4B on as published.
+#[test]
+fn sizes_that_equal_the_defaults_of_the_class_are_omitted() {
     let sparse =
         json!({ "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024 });
     let outer = json!({ "model_type": "gemma3", "text_config": sparse, "eos_token_id": [1, 106] });

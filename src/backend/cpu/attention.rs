@@ -105,11 +105,33 @@ impl Cache {
     /// [positions, rotary / 2, 2] of (cos, sin), scales both by `gains` [heads + kv_heads, head_dim] unless empty, appends k and v,
     /// and returns q [rows, heads, head_dim].
     pub fn append(&mut self, mut qkv: Rows, table: &[f32], gains: &[f32]) -> Rows {
-        let LayerHeads { heads, kv_heads, head_dim, rotary, q_table, .. } = self.heads;
+        let LayerHeads { heads, kv_heads, head_dim, .. } = self.heads;
+        self.rotate(&mut qkv, self.positions, table, gains);
         let mut q = Rows::new(qkv.len(), heads * head_dim);
         for row in 0..qkv.len() {
-            let values = qkv.row_mut(row);
-            let angles = |first| table.get(first + self.positions * rotary..).unwrap_or_default().as_chunks::<2>().0;
+            let (queries, rest) = qkv.row(row).split_at(heads * head_dim);
+            let (keys, values) = rest.split_at(kv_heads * head_dim);
+            q.row_mut(row).copy_from_slice(queries);
+            self.k.iter_mut().zip(keys.chunks_exact(head_dim)).for_each(|(k, head)| k.push(head));
+            self.v.iter_mut().zip(values.chunks_exact(head_dim)).for_each(|(v, head)| v.push(head));
+            self.positions += 1;
+        }
+        q
+    }
+
+    /// Does the same with q alone [rows, heads, head_dim], for the latest positions, whose keys and values are there.
+    pub fn rotate_queries(&self, mut q: Rows, table: &[f32], gains: &[f32]) -> Rows {
+        let position = self.positions - q.len();
+        self.rotate(&mut q, position, table, gains);
+        q
+    }
+
+    /// Rotates and scales the heads of q, and of k if they follow. The first row is at a position.
+    fn rotate(&self, rows: &mut Rows, position: usize, table: &[f32], gains: &[f32]) {
+        let LayerHeads { heads, kv_heads, head_dim, rotary, q_table, .. } = self.heads;
+        for row in 0..rows.len() {
+            let values = rows.row_mut(row);
+            let angles = |first| table.get(first + (position + row) * rotary..).unwrap_or_default().as_chunks::<2>().0;
             let (k_angles, q_angles) = (angles(0), angles(q_table));
             for (index, head) in values.chunks_exact_mut(head_dim).take(heads + kv_heads).enumerate() {
                 let angles = if index < heads { q_angles } else { k_angles };
@@ -119,14 +141,7 @@ impl Cache {
                 });
             }
             values.iter_mut().zip(gains).for_each(|(value, gain)| *value *= gain);
-            let (queries, rest) = values.split_at(heads * head_dim);
-            let (keys, values) = rest.split_at(kv_heads * head_dim);
-            q.row_mut(row).copy_from_slice(queries);
-            self.k.iter_mut().zip(keys.chunks_exact(head_dim)).for_each(|(k, head)| k.push(head));
-            self.v.iter_mut().zip(values.chunks_exact(head_dim)).for_each(|(v, head)| v.push(head));
-            self.positions += 1;
         }
-        q
     }
 
     /// Computes softmax attention of q [rows, heads, head_dim] at the last positions: [rows, heads, head_dim].

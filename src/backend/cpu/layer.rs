@@ -1,4 +1,4 @@
-//! State that a layer keeps of the text: keys and values, or the inputs of a short convolution.
+//! State that a layer keeps of the text: keys and values, the inputs of a short convolution, or nothing.
 
 use super::attention::Cache;
 use super::rows::Rows;
@@ -12,6 +12,8 @@ pub enum LayerState {
     Kv(Cache),
     /// Inputs of a short convolution.
     History(History),
+    /// Nothing: the layer reads the keys and values of another.
+    Shared,
 }
 
 impl LayerState {
@@ -27,6 +29,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => cache.reserve(positions),
             Self::History(history) => history.reserve(positions),
+            Self::Shared => Ok(()),
         }
     }
 
@@ -35,6 +38,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => Self::Kv(cache.copy(positions)),
             Self::History(history) => Self::History(history.copy(positions)),
+            Self::Shared => Self::Shared,
         }
     }
 
@@ -46,6 +50,7 @@ impl LayerState {
                 cache.to_bytes()
             }
             Self::History(history) => bytemuck::cast_slice(&history.copy(positions).numbers).to_vec(),
+            Self::Shared => Vec::new(),
         }
     }
 
@@ -54,6 +59,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => cache.set_bytes(positions, bytes),
             Self::History(history) => history.set_bytes(positions, bytes),
+            Self::Shared => bytes.is_empty(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::attention::{Cache, LayerHeads, TOGETHER, bounded};
 use super::layer::{History, LayerState};
 use super::parts::threads;
-use super::pointwise::{activation, norm_layer, norm_rms};
+use super::pointwise::{activation, norm_layer, norm_parts, norm_rms};
 use super::processor::Processor;
 use super::rows::{Rows, stride};
 use super::threads::{DistributedMatrix, Full};
@@ -47,6 +47,8 @@ struct CpuPass {
     mixed: Rows,
     projected: Rows,
     mlp: Rows,
+    /// Inputs of all layers [rows, layers, layer input].
+    layer_inputs: Rows,
     logits: Rows,
 }
 
@@ -123,6 +125,7 @@ impl CpuModel {
             }
         };
         let state = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(attention) if attention.kv_layer.is_some() => LayerState::Shared,
             Mixer::Attention(attention) => LayerState::Kv(Cache::new(heads(attention), capacity.kv_dtype)),
             Mixer::ShortConv { taps } => LayerState::History(History::new(blueprint.history(*taps))),
         };
@@ -213,6 +216,7 @@ impl CpuModel {
             mixed: none(),
             projected: none(),
             mlp: none(),
+            layer_inputs: none(),
             logits: none(),
         };
         Ok(processor.run_in_pool(|| {
@@ -243,8 +247,8 @@ fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usi
         });
         stride(widths.max().unwrap_or(0))
     };
-    // 7 of `CpuPass`; 3 of a product: interleaved inputs, and outputs by output and by row.
-    let body = (7 + 3) * rows * widest(&plan.body);
+    // 8 of `CpuPass`; 3 of a product: interleaved inputs, and outputs by output and by row.
+    let body = (8 + 3) * rows * widest(&plan.body);
     // Choosing a token copies its logits.
     let head = (2 + 3) * wanted * widest(&plan.head);
     let group = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.heads / attention.kv_heads);
@@ -271,11 +275,13 @@ impl CpuMemory {
         };
         match *op {
             Op::Embed { table: MatrixId(matrix), of } => {
-                let scale = if of == Table::Tokens { spec.embedding_scale } else { 1.0 };
+                let (scale, factor) = (spec.table_scale(of), of.factor());
+                let rows = if of == Table::LayerInputs { &mut pass.layer_inputs } else { &mut pass.residual };
                 for (row, token) in tokens.iter().enumerate() {
-                    let id = if of == Table::Tokens { *token as usize } else { position + row };
+                    let id = if of == Table::Positions { position + row } else { *token as usize };
                     let values = matrices[matrix].row(id);
-                    pass.residual.row_mut(row).iter_mut().zip(values).for_each(|(x, value)| *x += value * scale);
+                    let sums = rows.row_mut(row).iter_mut().zip(values);
+                    sums.for_each(|(x, value)| *x = (*x + value * scale) * factor);
                 }
             }
             Op::EmbeddingNorm { gain } => {
@@ -289,8 +295,20 @@ impl CpuMemory {
                     _ => norm_rms(&pass.residual, vector(gain), spec.norm_eps as f32),
                 };
             }
-            Op::PostNorm { gain } => {
+            Op::PostNorm { gain, factor } => {
                 pass.residual.add(&norm_rms(&pass.normed, vector(gain), spec.norm_eps as f32), 1.0);
+                if let [factor] = vector(factor)
+                    && *factor != 1.0
+                {
+                    pass.residual.data_mut().iter_mut().for_each(|x| *x *= factor);
+                }
+            }
+            Op::LayerInputNorm { gain } => {
+                // Of the projection times hidden^-0.5.
+                let eps = (spec.norm_eps * spec.hidden_size as f64) as f32;
+                pass.layer_inputs = std::mem::take(&mut pass.projected);
+                let width = pass.layer_inputs.width;
+                norm_parts(&mut pass.layer_inputs, 0..width, vector(gain), eps);
             }
             Op::Matmul { input, matrix: MatrixId(matrix), output } => {
                 let x = match input {
@@ -317,9 +335,7 @@ impl CpuMemory {
                     }
                     Output::Rotary { layer, bias } => {
                         y.add_to_each(vector(bias));
-                        if let LayerState::Kv(cache) = &mut layers[layer] {
-                            pass.query = cache.append(y, table(layer), &[]);
-                        }
+                        pass.query = take_heads(layers, layer, attention(layer), y, table(layer), &[]);
                     }
                     Output::Gate { bias, activation } => {
                         y.add_to_each(vector(bias));
@@ -330,35 +346,32 @@ impl CpuMemory {
                         activation(function, &mut y);
                         pass.mlp = y;
                     }
+                    Output::LayerGate { layer, activation: function, .. } => {
+                        activation(function, &mut y);
+                        for row in 0..y.len() {
+                            let inputs = &pass.layer_inputs.row(row)[layer * y.width..];
+                            y.row_mut(row).iter_mut().zip(inputs).for_each(|(gate, input)| *gate *= input);
+                        }
+                        pass.mlp = y;
+                    }
                 }
             }
             Op::QkNorm { layer, gain, bias } => {
-                let (LayerState::Kv(cache), Some(attention)) = (&mut layers[layer], attention(layer)) else { return };
                 let mut qkv = std::mem::take(&mut pass.projected);
                 qkv.add_to_each(vector(bias));
-                let across = spec.qk_norm == Some(QkNorm::Width);
-                let (q_width, kv_width) = (attention.q_width(), attention.kv_width());
-                let ones = vec![1.0; q_width];
-                for row in 0..qkv.len() {
-                    let (q, rest) = qkv.row_mut(row).split_at_mut(q_width);
-                    for values in [q, &mut rest[..kv_width]] {
-                        let width = if across { values.len() } else { attention.head_dim };
-                        for values in values.chunks_exact_mut(width) {
-                            let normed = Rows::from_flat(values, width);
-                            let normed = norm_rms(&normed, &ones[..width], spec.norm_eps as f32);
-                            values.copy_from_slice(normed.row(0));
-                        }
-                    }
+                if let Some(attention) = attention(layer) {
+                    norm_heads(&mut qkv, attention, spec);
                 }
-                let after = spec.qk_norm == Some(QkNorm::RotatedHeads);
-                let gains = vector(gain);
-                if !after {
-                    qkv.scale_each(gains);
-                }
-                pass.query = cache.append(qkv, table(layer), if after { gains } else { &[] });
+                let (before, after) = match spec.qk_norm {
+                    Some(QkNorm::RotatedHeads) => (&[][..], vector(gain)),
+                    _ => (vector(gain), &[][..]),
+                };
+                qkv.scale_each(before);
+                pass.query = take_heads(layers, layer, attention(layer), qkv, table(layer), after);
             }
             Op::Attention { layer } => {
-                if let LayerState::Kv(cache) = &layers[layer] {
+                let source = attention(layer).and_then(|attention| attention.kv_layer).unwrap_or(layer);
+                if let LayerState::Kv(cache) = &layers[source] {
                     pass.mixed = cache.attend(&pass.query);
                 }
             }
@@ -379,6 +392,35 @@ impl CpuMemory {
                 }
             }
         }
+    }
+}
+
+/// Normalises the heads of q and k, and of v in some models.
+fn norm_heads(qkv: &mut Rows, attention: &AttentionSpec, spec: &ModelSpec) {
+    let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
+    let parts = if spec.qk_norm == Some(QkNorm::HeadsAndValues) { 3 } else { 2 };
+    let mut first = 0;
+    for width in widths.into_iter().take(parts).filter(|width| *width > 0) {
+        let together = if spec.qk_norm == Some(QkNorm::Width) { width } else { attention.head_dim };
+        norm_parts(qkv, first..first + width, &vec![1.0; together], spec.norm_eps as f32);
+        first += width;
+    }
+}
+
+/// Takes the projections of a layer: returns rotated q, and appends k and v, if they are its own.
+fn take_heads(
+    layers: &mut [LayerState],
+    layer: usize,
+    attention: Option<&AttentionSpec>,
+    rows: Rows,
+    table: &[f32],
+    gains: &[f32],
+) -> Rows {
+    let source = attention.and_then(|attention| attention.kv_layer);
+    match (&mut layers[source.unwrap_or(layer)], source) {
+        (LayerState::Kv(cache), None) => cache.append(rows, table, gains),
+        (LayerState::Kv(cache), Some(_)) => cache.rotate_queries(rows, table, gains),
+        _ => rows,
     }
 }
 

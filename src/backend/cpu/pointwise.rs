@@ -5,6 +5,7 @@ use super::simd::{arch, dot, exp, mul_add_vectors};
 use crate::model::Activation;
 use pulp::{Simd, WithSimd};
 use std::iter::repeat;
+use std::ops::Range;
 
 /// Returns `x / rms(x) * gain` for each row, gain [width].
 pub fn norm_rms(x: &Rows, gain: &[f32], eps: f32) -> Rows {
@@ -39,6 +40,15 @@ impl WithSimd for NormRms<'_> {
                 *y = x * scale * gain;
             }
         }
+    }
+}
+
+/// Normalises parts of some numbers of each row, each as wide as the gain [width], times the gain.
+pub fn norm_parts(x: &mut Rows, numbers: Range<usize>, gain: &[f32], eps: f32) {
+    for row in 0..x.len() {
+        let parts = norm_rms(&Rows::from_flat(&x.row(row)[numbers.clone()], gain.len()), gain, eps);
+        let to = x.row_mut(row)[numbers.clone()].chunks_exact_mut(gain.len());
+        to.enumerate().for_each(|(part, to)| to.copy_from_slice(parts.row(part)));
     }
 }
 

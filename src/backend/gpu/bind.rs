@@ -52,6 +52,8 @@ pub(super) struct Binder<'a> {
     pub mixed: Slice,
     pub projected: Slice,
     pub mlp: Slice,
+    /// Inputs of all layers.
+    pub layer_inputs: Slice,
     pub logits: Buffer,
     pub partial: Buffer,
     pub norms: Buffer,
@@ -100,6 +102,11 @@ impl<'a> Binder<'a> {
         rope.map_or_else(|| self.vector(bias), |rope| self.tables[rope].whole())
     }
 
+    /// Returns the elements per row of the inputs of all layers.
+    fn layer_inputs_width(&self) -> u32 {
+        (self.spec().layers.len() * self.spec().layer_input_size) as u32
+    }
+
     fn vector(&self, id: VectorId) -> Slice {
         self.vectors[id.0].clone()
     }
@@ -131,30 +138,34 @@ impl<'a> Binder<'a> {
         match *op {
             Op::Embed { table, of } => {
                 let matrix = &self.matrices[table.0];
-                let rows = if spec.embedding_norm && of == Table::Tokens { &self.normed } else { &self.residual };
+                let (rows, x_stride) = match of {
+                    Table::Tokens if spec.embedding_norm => (&self.normed, hidden),
+                    Table::Tokens | Table::Positions => (&self.residual, hidden),
+                    Table::LayerInputs => (&self.layer_inputs, self.layer_inputs_width()),
+                };
                 let pieces = matrix.pieces.iter().map(|piece| {
                     let row = piece.row;
-                    let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (4, rows.clone())];
-                    let scale = match of {
-                        Table::Tokens => {
-                            bindings.push((3, self.round.clone()));
-                            spec.embedding_scale
-                        }
-                        Table::Positions => 1.0,
-                    };
                     let dims = EmbedDims {
                         chunks: row.chunks as u32,
                         scales: row.scales as u32,
                         stride: row.units as u32,
                         first_id: piece.first as u32,
                         ids: piece.rows as u32,
-                        x_stride: hidden / 4,
-                        scale,
+                        x_stride: x_stride / 4,
+                        scale: spec.table_scale(of),
+                        factor: of.factor(),
+                        adds: u32::from(of != Table::Tokens),
+                        positions: u32::from(of == Table::Positions),
                     };
                     Lowered {
-                        choice: KernelChoice::Always(Kernel::Embed(piece.format(), of)),
+                        choice: KernelChoice::Always(Kernel::Embed(piece.format())),
                         grid: WorkGrid::PerRow((row.chunks as u32).div_ceil(64)),
-                        bindings,
+                        bindings: vec![
+                            (0, self.step.clone()),
+                            (2, piece.buffer.whole()),
+                            (3, self.round.clone()),
+                            (4, rows.clone()),
+                        ],
                         blocks: vec![(1, uniforms.add(&[dims]))],
                     }
                 });
@@ -172,8 +183,24 @@ impl<'a> Binder<'a> {
             Op::EmbeddingNorm { gain } => {
                 vec![self.lower_norm(Kernel::NormRms, &self.normed, gain, &self.residual, false, uniforms)]
             }
-            Op::PostNorm { gain } => {
-                vec![self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms)]
+            Op::PostNorm { gain, factor } => {
+                let mut norm = self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms);
+                norm.bindings.push((5, self.vector(factor)));
+                vec![norm]
+            }
+            Op::LayerInputNorm { gain } => {
+                let width = spec.layer_input_size as u32;
+                // Of the projection times hidden^-0.5.
+                let eps = (spec.norm_eps * spec.hidden_size as f64) as f32;
+                let dims = NormDims { width, stride: width / 4, head: 0, eps, one: 1.0 };
+                let (x, y) = (&self.projected, &self.layer_inputs);
+                let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
+                vec![Lowered {
+                    choice: KernelChoice::Always(Kernel::NormRms),
+                    grid: WorkGrid::PerRow(spec.layers.len() as u32),
+                    bindings,
+                    blocks: vec![(1, uniforms.add(&[dims]))],
+                }]
             }
             Op::Matmul { input, matrix, output } => self.lower_matmul(input, matrix, output, norms, uniforms),
             Op::QkNorm { layer, gain, bias } => {
@@ -190,9 +217,12 @@ impl<'a> Binder<'a> {
                     eps: spec.norm_eps as f32,
                     across: u32::from(spec.qk_norm == Some(QkNorm::Width)),
                     after: u32::from(spec.qk_norm == Some(QkNorm::RotatedHeads)),
+                    values: u32::from(spec.qk_norm == Some(QkNorm::HeadsAndValues)),
                 };
-                let blocks = vec![(1, uniforms.add(&[dims])), (8, uniforms.add(&[self.heads(layer)]))];
-                let HeadDims { heads, kv_heads, .. } = self.heads(layer);
+                let kv_heads = self.attention(layer).map_or(0, AttentionSpec::own_kv_heads) as u32;
+                let own = HeadDims { kv_heads, ..self.heads(layer) };
+                let blocks = vec![(1, uniforms.add(&[dims])), (8, uniforms.add(&[own]))];
+                let HeadDims { heads, kv_heads, .. } = own;
                 let choice = KernelChoice::Always(Kernel::QkNorm(kv));
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
@@ -298,6 +328,7 @@ impl<'a> Binder<'a> {
             Output::Residual { bias } => (Epilogue::Residual, stride(rows), Some(bias), &self.residual),
             Output::Gate { bias, .. } => (Epilogue::Gate, stride(rows / 2), Some(bias), &self.mlp),
             Output::Activate { bias, .. } => (Epilogue::Activate, stride(rows), Some(bias), &self.mlp),
+            Output::LayerGate { bias, .. } => (Epilogue::Activate, stride(rows), Some(bias), &self.mlp),
             Output::Rotary { layer, bias } => {
                 (Epilogue::Rotary, self.heads(layer).q_stride as usize, Some(bias), &self.query)
             }
@@ -306,12 +337,17 @@ impl<'a> Binder<'a> {
         let bias = bias.unwrap_or(VectorId(0));
         let (heads, table, kv) = match output {
             Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.layers[layer]),
+            Output::LayerGate { .. } => (self.heads(0), self.layer_inputs.clone(), &self.unused[0]),
             _ => (self.heads(0), self.vector(norms.gain.unwrap_or(bias)), &self.unused[0]),
         };
         let left = if norms.gain.is_some() { self.gained.clone() } else { self.unused[1].whole() };
         let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
         let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.blueprint.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
+        let (factors, first_factor) = match output {
+            Output::LayerGate { layer, .. } => (self.layer_inputs_width(), layer * spec.layer_input_size),
+            _ => (0, 0),
+        };
         let is_head = u32::from(matches!(output, Output::Logits { .. }));
         let scale = if is_head == 1 { spec.logit_scale } else { spec.residual_scale };
         // Lengths of the row and of the norm's sums after it, in 16-byte units.
@@ -350,6 +386,8 @@ impl<'a> Binder<'a> {
                 one: 1.0,
                 scale,
                 cap: spec.logit_cap.unwrap_or(0.0),
+                factors,
+                first_factor: first_factor as u32,
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());
@@ -376,7 +414,8 @@ impl<'a> Binder<'a> {
         };
         let HeadDims { kv_heads, head_dim, window, .. } = heads;
         let span = AttentionSpan { kv_heads, group: heads.heads / kv_heads, head_dim, window };
-        let cache = &self.layers[layer].whole();
+        let kv_layer = self.attention(layer).and_then(|attention| attention.kv_layer);
+        let cache = &self.layers[kv_layer.unwrap_or(layer)].whole();
         let (step, out) = (&self.step, &self.mixed);
         let [partial, norms] = &[&self.partial, &self.norms].map(Buffer::whole);
         let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];

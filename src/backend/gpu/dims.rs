@@ -40,6 +40,8 @@ pub(super) struct MatmulDims {
     pub one: f32,
     pub scale: f32,
     pub cap: f32,
+    pub factors: u32,
+    pub first_factor: u32,
 }
 
 /// `QuantiseDims` in `shaders/quantise.wgsl`.
@@ -76,6 +78,7 @@ pub(super) struct QkNormDims {
     pub eps: f32,
     pub across: u32,
     pub after: u32,
+    pub values: u32,
 }
 
 /// `ConvDims` in `shaders/short_conv.wgsl`.
@@ -108,6 +111,9 @@ pub(super) struct EmbedDims {
     pub ids: u32,
     pub x_stride: u32,
     pub scale: f32,
+    pub factor: f32,
+    pub adds: u32,
+    pub positions: u32,
 }
 
 /// `NormDims` in `shaders/lib/norm.wgsl`.

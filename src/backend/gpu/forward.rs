@@ -76,6 +76,7 @@ impl GpuModel {
                 mixed: gpu.buffer("mixed", sizes.mixed)?.whole(),
                 projected: gpu.buffer("projected", sizes.projected)?.whole(),
                 mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
+                layer_inputs: gpu.buffer("layer inputs", sizes.layer_inputs)?.whole(),
                 logits: gpu.buffer("logits", sizes.logits)?,
                 partial: gpu.buffer("attention blocks", cache.partial)?,
                 norms: gpu.buffer("attention norms", cache.norms)?,

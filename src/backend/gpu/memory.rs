@@ -45,6 +45,8 @@ pub(super) struct Sizes {
     pub projected: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
+    /// Inputs of all layers [chunk, layers, layer input].
+    pub layer_inputs: u64,
     /// Rows as 8-bit codes [chunk, 3 units per 32 elements], each followed by the norm's sums.
     pub quantised: u64,
     /// Logits [MAX_DRAFT + 1, vocab], each row padded to 16 bytes.
@@ -104,7 +106,7 @@ impl Sizes {
         let floats = |rows: usize, width: usize| rows as u64 * width as u64 * 4;
         let q = spec.largest(|layer| layer.attention().map_or(0, AttentionSpec::q_width));
         let mixed = spec.largest(|layer| layer.attention().map_or(spec.hidden_size, AttentionSpec::q_width));
-        let mlp = spec.largest(|layer| layer.intermediate_size);
+        let mlp = spec.largest(|layer| layer.intermediate_size).max(spec.layer_input_size);
         let widest = spec.hidden_size.max(mixed).max(mlp);
         let codes = widest.div_ceil(32) * 12 + gained_stride(spec.hidden_size) - stride(spec.hidden_size);
         let projected = plan.body.iter().map(|op| match op {
@@ -118,6 +120,7 @@ impl Sizes {
             mixed: floats(rows, stride(mixed)),
             projected: floats(rows, projected.max().unwrap_or(0)),
             mlp: floats(rows, stride(mlp)),
+            layer_inputs: floats(rows, spec.layers.len() * spec.layer_input_size),
             quantised: floats(if blueprint.may_quantise() { rows } else { 0 }, codes),
             logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec
@@ -144,8 +147,8 @@ impl Blueprint {
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
-        let Sizes { hidden, gained, query, mixed, projected, mlp, quantised, .. } = sizes;
-        let rows = hidden * 2 + gained + query + mixed + projected + mlp + quantised;
+        let Sizes { hidden, gained, query, mixed, projected, mlp, layer_inputs, quantised, .. } = sizes;
+        let rows = hidden * 2 + gained + query + mixed + projected + mlp + layer_inputs + quantised;
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layers.iter().sum(),
@@ -165,7 +168,7 @@ impl Blueprint {
     }
 
     /// Returns the large buffers that must fit one binding, with their bytes; matrices are split.
-    pub fn unsplit(&self) -> [(&'static str, u64); 4] {
+    pub fn unsplit(&self) -> [(&'static str, u64); 5] {
         let sizes = Sizes::new(self);
         let cache = CacheSizes::new(self, self.capacity.max_context);
         [
@@ -173,6 +176,7 @@ impl Blueprint {
             ("the attention blocks", cache.partial),
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),
+            ("the inputs of layers", sizes.layer_inputs),
         ]
     }
 

@@ -51,6 +51,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
             QkNorm::Heads => "each head of q and k normalised",
             QkNorm::RotatedHeads => "each head of q and k normalised after rotation",
             QkNorm::Width => "q and k normalised over all heads",
+            QkNorm::HeadsAndValues => "each head of q, k and v normalised",
         };
         norm.to_owned()
     }));
@@ -68,6 +69,12 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let scale = if spec.embedding_scale == 1.0 { String::new() } else { format!("times {}, ", spec.embedding_scale) };
     let norm = if spec.embedding_norm { "normalised, " } else { "" };
     lines.push(("embedding", format!("{scale}{norm}{head}")));
+    if spec.layer_input_size > 0 {
+        lines.push(("layer inputs", format!("{} numbers from a second embedding", spec.layer_input_size)));
+    }
+    if spec.layer_scale {
+        lines.push(("layer factors", "the residual stream times a number after each layer".into()));
+    }
     let mut logits = Vec::new();
     if spec.head_bias {
         logits.push("with a bias".to_owned());
@@ -86,11 +93,13 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
 fn mixer(layer: &LayerSpec) -> String {
     match &layer.mixer {
         Mixer::ShortConv { taps } => format!("a convolution over {taps} positions"),
-        Mixer::Attention(AttentionSpec { heads, kv_heads, head_dim, window, rope }) => {
+        Mixer::Attention(AttentionSpec { heads, kv_heads, head_dim, window, rope, kv_layer, values_are_keys }) => {
             let seen =
                 window.map_or_else(|| "all positions".into(), |window| format!("a window of {window} positions"));
             let rotation = if rope.is_some() { "" } else { ", without rotation" };
-            format!("attention over {seen}: {heads} heads of {head_dim}, {kv_heads} KV heads{rotation}")
+            let source = kv_layer.map(|layer| format!(" of layer {layer}")).unwrap_or_default();
+            let values = if *values_are_keys { ", values projected like keys" } else { "" };
+            format!("attention over {seen}: {heads} heads of {head_dim}, {kv_heads} KV heads{source}{values}{rotation}")
         }
     }
 }

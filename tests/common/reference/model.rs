@@ -24,6 +24,26 @@ pub struct Model {
     head: Option<Vec<f32>>,
     /// [vocab].
     head_bias: Vec<f32>,
+    layer_inputs: Option<LayerInputs>,
+}
+
+/// What the inputs of all layers are made from.
+struct LayerInputs {
+    /// [vocab, layers, layer input].
+    embedding: Vec<f32>,
+    /// [layers, layer input, hidden].
+    projection: Projection,
+    /// [layer input].
+    gain: Vec<f32>,
+}
+
+/// Weights with which a layer adds its own input.
+struct LayerInput {
+    /// [layer input, hidden].
+    gate: Projection,
+    /// [hidden, layer input].
+    output: Projection,
+    norm: Norm,
 }
 
 /// Weights of a layer. Missing biases are zeros.
@@ -41,6 +61,9 @@ struct Layer {
     /// [hidden, intermediate].
     down: Projection,
     post_mlp_norm: Option<Norm>,
+    input: Option<LayerInput>,
+    /// Factor of the residual stream after the layer.
+    scale: f32,
 }
 
 /// Weights of a mixer before its output projection.
@@ -113,7 +136,16 @@ impl Model {
         } else {
             vec![0.0; spec.vocab_size]
         };
-        Ok(Self { spec, embedding, positions, layers, final_norm, head, head_bias })
+        let (width, all) = (spec.layer_input_size, spec.layers.len() * spec.layer_input_size);
+        let layer_inputs = match width {
+            0 => None,
+            _ => Some(LayerInputs {
+                embedding: read.tensor(names.layer_embedding, "weight", &[spec.vocab_size, all]).await?,
+                projection: read.projection(&[names.layer_inputs.into()], &[all], hidden, false).await?,
+                gain: read.gain(names.layer_input_norm, width).await?,
+            }),
+        };
+        Ok(Self { spec, embedding, positions, layers, final_norm, head, head_bias, layer_inputs })
     }
 
     /// Returns the logits after each of at most `max_position_embeddings` tokens [tokens, vocab], flattened. The KV cache has the given
@@ -128,9 +160,12 @@ impl Model {
         if let Some(positions) = &self.positions {
             residual(&mut x, &positions[..tokens.len() * hidden], &vec![0.0; hidden], 1.0);
         }
+        let inputs = self.layer_inputs.as_ref().map(|inputs| self.inputs(inputs, &x, tokens));
+        let mut kvs = Vec::new();
         for (index, layer) in self.layers.iter().enumerate() {
             let normed = self.normed(&x, layer.attention_norm.as_ref());
-            let mixed = self.mixed(index, &normed, kv_dtype);
+            kvs.push(Kv::new(kv_dtype));
+            let mixed = self.mixed(index, &normed, &mut kvs);
             let before = x.clone();
             self.add_to_stream(&mut x, mixed, &layer.o.bias, layer.post_attention_norm.as_ref());
             let mlp_input = match spec.residual {
@@ -140,10 +175,31 @@ impl Model {
             };
             let mlp = self.mlp(layer, &mlp_input);
             self.add_to_stream(&mut x, mlp, &layer.down.bias, layer.post_mlp_norm.as_ref());
+            if let Some((own, inputs)) = layer.input.as_ref().zip(inputs.as_ref()) {
+                let width = spec.layer_input_size;
+                let mut gated = activate(&own.gate.times(&x), &own.gate.bias, spec.mlp.activation);
+                let rows = inputs.chunks_exact(width * self.layers.len());
+                for (gates, inputs) in gated.chunks_exact_mut(width).zip(rows) {
+                    gates.iter_mut().zip(&inputs[index * width..]).for_each(|(gate, input)| *gate *= input);
+                }
+                self.add_to_stream(&mut x, own.output.times(&gated), &own.output.bias, Some(&own.norm));
+            }
+            x.iter_mut().for_each(|x| *x *= layer.scale);
         }
         let normed = self.norm(&x, &self.final_norm);
         let logits = matmul(&normed, self.head.as_ref().unwrap_or(&self.embedding), hidden);
         head(&logits, &self.head_bias, spec.logit_scale, spec.logit_cap)
+    }
+
+    /// Returns the inputs of all layers [tokens, layers, layer input].
+    fn inputs(&self, weights: &LayerInputs, embedded: &[f32], tokens: &[u32]) -> Vec<f32> {
+        let width = self.spec.layer_input_size;
+        let mut projected = weights.projection.times(embedded);
+        let scale = (self.spec.hidden_size as f64).powf(-0.5) as f32;
+        projected.iter_mut().for_each(|x| *x *= scale);
+        let normed = norm_rms(&projected, &weights.gain, self.spec.norm_eps);
+        let of_tokens = embed(&weights.embedding, width * self.layers.len(), tokens, (width as f32).sqrt());
+        normed.iter().zip(&of_tokens).map(|(a, b)| (a + b) * std::f32::consts::FRAC_1_SQRT_2).collect()
     }
 
     /// Normalises rows if there is a norm.
@@ -166,12 +222,12 @@ impl Model {
         residual(x, &self.norm(&output, norm), &vec![0.0; bias.len()], self.spec.residual_scale);
     }
 
-    /// Returns the mixer's output for the residual stream, without its bias.
-    fn mixed(&self, index: usize, normed: &[f32], kv_dtype: KvDtype) -> Vec<f32> {
+    /// Returns the mixer's output for the residual stream, without its bias. `kvs` has an empty cache for the layer.
+    fn mixed(&self, index: usize, normed: &[f32], kvs: &mut [Kv]) -> Vec<f32> {
         let layer = &self.layers[index];
         let mixed = match (&layer.mixer, &self.spec.layers[index].mixer) {
             (MixerWeights::Attention { qkv, qk_norm, gate }, Mixer::Attention(attention)) => {
-                let mut heads = self.attention(attention, qkv, qk_norm.as_deref(), normed, kv_dtype);
+                let mut heads = self.attention(index, attention, qkv, qk_norm.as_deref(), normed, kvs);
                 if let Some(gate) = gate {
                     head_gate(&mut heads, &gate.times(normed), attention.head_dim);
                 }
@@ -187,11 +243,12 @@ impl Model {
 
     fn attention(
         &self,
+        index: usize,
         attention: &AttentionSpec,
         qkv: &Projection,
         gains: Option<&[f32]>,
         normed: &[f32],
-        kv_dtype: KvDtype,
+        kvs: &mut [Kv],
     ) -> Vec<f32> {
         let spec = &self.spec;
         let rope = attention.rope.map(|rope| &spec.ropes[rope]);
@@ -207,13 +264,20 @@ impl Model {
             cap: spec.attention_cap,
             q_table: rope.map_or(0, |rope| (rope.tables() - 1) * spec.max_position_embeddings * rope.rotary_dim),
         };
-        let mut kv = Kv::new(kv_dtype);
-        let rows = qkv.times(normed);
+        let (mut rows, mut bias, mut gains) = (qkv.times(normed), qkv.bias.clone(), gains.map(<[f32]>::to_vec));
+        if attention.kv_layer.is_some() {
+            // Zeros in the place of k and v, which are not used.
+            let missing = vec![0.0; 2 * attention.kv_heads * attention.head_dim];
+            rows = rows.chunks_exact(bias.len()).flat_map(|row| [row, &missing].concat()).collect();
+            bias.extend(&missing);
+            gains.iter_mut().for_each(|gains| gains.extend(vec![1.0; attention.head_dim]));
+        }
+        let kv = &mut kvs[index];
         let q = match spec.qk_norm.zip(gains) {
-            Some((norm, gains)) => qk_norm(&rows, &qkv.bias, (norm, gains, spec.norm_eps), &table, &heads, &mut kv),
-            None => rotary(&rows, &qkv.bias, &table, &heads, &mut kv),
+            Some((norm, gains)) => qk_norm(&rows, &bias, (norm, &gains, spec.norm_eps), &table, &heads, kv),
+            None => rotary(&rows, &bias, &table, &heads, kv),
         };
-        super::attention(&q, &kv, &heads)
+        super::attention(&q, &kvs[attention.kv_layer.unwrap_or(index)], &heads)
     }
 
     fn mlp(&self, layer: &Layer, normed: &[f32]) -> Vec<f32> {
@@ -239,7 +303,14 @@ impl Layer {
             Mixer::Attention(attention) => {
                 let AttentionSpec { heads, kv_heads, head_dim, .. } = *attention;
                 let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
-                let mut qkv = read.projection(&all(names.qkv), &widths, hidden, spec.qkv_bias).await?;
+                let mut tensors = all(names.qkv);
+                if attention.values_are_keys {
+                    tensors[2] = tensors[1].clone();
+                }
+                if attention.kv_layer.is_some() {
+                    tensors.truncate(1);
+                }
+                let mut qkv = read.projection(&tensors, &widths, hidden, spec.qkv_bias).await?;
                 if names.interleaved {
                     // Each KV head is stored as its query heads, then k, then v.
                     let group = heads / kv_heads;
@@ -253,8 +324,11 @@ impl Layer {
                 let mut qk_norm = None;
                 if let Some(norm) = spec.qk_norm {
                     let [q, k] = if norm == QkNorm::Width { [widths[0], widths[1]] } else { [head_dim; 2] };
-                    let (q, k) = (read.gain(&name(names.q_norm), q).await?, read.gain(&name(names.k_norm), k).await?);
-                    qk_norm = Some([q, k].concat());
+                    let mut gains = read.gain(&name(names.q_norm), q).await?;
+                    if attention.kv_layer.is_none() {
+                        gains.extend(read.gain(&name(names.k_norm), k).await?);
+                    }
+                    qk_norm = Some(gains);
                 }
                 let gate = match spec.attention_gate {
                     true => Some(read.projection(&[name(names.attention_gate)], &[heads], hidden, false).await?),
@@ -289,6 +363,15 @@ impl Layer {
             up,
             down: read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?,
             post_mlp_norm: norm(spec.residual.has_post_norms(), names.post_mlp_norm).await?,
+            input: match spec.layer_input_size {
+                0 => None,
+                width => Some(LayerInput {
+                    gate: read.projection(&[name(names.layer_gate)], &[width], hidden, false).await?,
+                    output: read.projection(&[name(names.layer_output)], &[hidden], width, false).await?,
+                    norm: read.norm(&name(names.layer_output_norm), hidden).await?,
+                }),
+            },
+            scale: if spec.layer_scale { read.weights.read_f32(&name(names.layer_scale)).await?[0] } else { 1.0 },
         })
     }
 }

@@ -8,6 +8,9 @@ use foretoken::internals::model::{
 use serde_json::Value;
 use std::f64::consts::TAU;
 
+/// Factor of the wavelengths of pairs that do not rotate, as llama.cpp's converter writes it.
+const UNROTATED: f32 = 1e30;
+
 /// Adds the keys that llama.cpp reads.
 pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     let architecture = spec.architecture.called(Naming::Gguf);
@@ -18,9 +21,12 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
         ("context_length", spec.max_position_embeddings),
         ("block_count", spec.layers.len()),
         ("embedding_length", spec.hidden_size),
-        ("feed_forward_length", spec.largest(|layer| layer.intermediate_size)),
     ];
     counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
+    put_layers(header, &key("feed_forward_length"), spec.layers.iter().map(|layer| layer.intermediate_size));
+    if spec.layer_input_size > 0 {
+        header.count(&key("embedding_length_per_layer_input"), spec.layer_input_size);
+    }
     put_mixers(spec, header, key);
     match spec.norm {
         NormKind::Rms => header.number(&key("attention.layer_norm_rms_epsilon"), spec.norm_eps),
@@ -47,6 +53,9 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     header.number(&key("rope.freq_base"), rope.theta);
     if let Some(of_windows) = spec.ropes.get(1) {
         header.number(&key("rope.freq_base_swa"), of_windows.theta);
+        if of_windows.rotary_dim != rope.rotary_dim {
+            header.count(&key("rope.dimension_count_swa"), of_windows.rotary_dim);
+        }
     }
     if let Some(growth) = rope.query_growth {
         header.number(&key("attention.temperature_scale"), growth.beta);
@@ -79,6 +88,15 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     }
 }
 
+/// Adds a number for each layer, or one for all.
+fn put_layers(header: &mut Header, key: &str, numbers: impl Iterator<Item = usize>) {
+    let numbers: Vec<_> = numbers.map(|number| number as i32).collect();
+    match numbers.iter().all(|number| Some(number) == numbers.first()) {
+        true => header.count(key, numbers.first().map_or(0, |number| *number as usize)),
+        false => header.integers(key, &numbers),
+    }
+}
+
 /// Adds the keys about attention and convolutions.
 fn put_mixers(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> String) {
     let taps = spec.layers.iter().find_map(|layer| match layer.mixer {
@@ -86,18 +104,23 @@ fn put_mixers(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> Strin
         Mixer::Attention(_) => None,
     });
     let of_layer = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.kv_heads);
-    let Some(AttentionSpec { heads, kv_heads, head_dim, .. }) = spec.attentions().next() else { return };
+    let global = spec.attentions().find(|attention| attention.window.is_none()).or(spec.attentions().next());
+    let Some(AttentionSpec { heads, head_dim, .. }) = global else { return };
     header.count(&key("attention.head_count"), *heads);
-    match taps {
-        None => header.count(&key("attention.head_count_kv"), *kv_heads),
-        Some(taps) => {
-            let kv_heads: Vec<_> = spec.layers.iter().map(|layer| of_layer(layer) as i32).collect();
-            header.integers(&key("attention.head_count_kv"), &kv_heads);
-            header.count(&key("shortconv.l_cache"), taps);
-        }
+    put_layers(header, &key("attention.head_count_kv"), spec.layers.iter().map(of_layer));
+    if let Some(taps) = taps {
+        header.count(&key("shortconv.l_cache"), taps);
     }
     header.count(&key("attention.key_length"), *head_dim);
     header.count(&key("attention.value_length"), *head_dim);
+    if let Some(other) = spec.attentions().find(|attention| attention.head_dim != *head_dim) {
+        header.count(&key("attention.key_length_swa"), other.head_dim);
+        header.count(&key("attention.value_length_swa"), other.head_dim);
+    }
+    let sharing = spec.attentions().filter(|attention| attention.kv_layer.is_some()).count();
+    if sharing > 0 {
+        header.count(&key("attention.shared_kv_layers"), sharing);
+    }
     if let Some(window) = spec.attentions().find_map(|attention| attention.window) {
         header.count(&key("attention.sliding_window"), window);
         if spec.attentions().any(|attention| attention.window.is_none()) {
@@ -112,10 +135,11 @@ pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
     let narrow = |factors: &[f64]| factors.iter().map(|factor| *factor as f32).collect();
     let Some(RopeSpec { theta, rotary_dim, scaling, .. }) = spec.ropes.first() else { return Vec::new() };
     match scaling {
-        RopeScaling::None
-        | RopeScaling::Proportional { .. }
-        | RopeScaling::Linear { .. }
-        | RopeScaling::Yarn { .. } => Vec::new(),
+        RopeScaling::None | RopeScaling::Linear { .. } | RopeScaling::Yarn { .. } => Vec::new(),
+        RopeScaling::Proportional { pairs } => {
+            let factors = (0..rotary_dim / 2).map(|pair| if pair < *pairs { 1.0 } else { UNROTATED });
+            vec![("rope_freqs.weight", factors.collect())]
+        }
         RopeScaling::LongRope { short_factor, long_factor, .. } => {
             vec![("rope_factors_long.weight", narrow(long_factor)), ("rope_factors_short.weight", narrow(short_factor))]
         }

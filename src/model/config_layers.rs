@@ -1,0 +1,264 @@
+//! Reads the properties of each layer from `config.json`.
+
+use super::architecture::{Facts, KvHeads, LayerTypes, Slides, Unrotated};
+use super::config::FACTORS;
+use super::keys::Keys;
+use super::names::Naming;
+use super::spec::{AttentionSpec, LayerSpec, Mixer};
+use crate::error::Result;
+use serde_json::Value;
+use std::ops::RangeInclusive;
+
+const SIZES: RangeInclusive<usize> = 1..=1 << 18;
+const HEADS: RangeInclusive<usize> = 1..=1024;
+const HEAD_DIMS: RangeInclusive<usize> = 4..=512;
+
+/// Reads all layers.
+pub(super) fn layers(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize) -> Result<Vec<LayerSpec>> {
+    let count = keys.count("num_hidden_layers", 1..=256)?;
+    let heads = keys.count("num_attention_heads", HEADS)?;
+    let kv_heads = kv_heads(keys, facts, heads)?;
+    let head_dim = match keys.nullable("head_dim", HEAD_DIMS, facts.head_dim)? {
+        Some(head_dim) => head_dim,
+        None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
+        None => {
+            return keys.bad("num_attention_heads", format!("{heads} does not divide hidden_size, {hidden_size}"));
+        }
+    };
+    let attention =
+        AttentionSpec { heads, kv_heads, head_dim, window: None, rope: None, kv_layer: None, values_are_keys: false };
+    let mut mixers = mixers(keys, facts, count, &attention)?;
+    if facts.global_head_dim.is_some() {
+        share_kv(keys, &mut mixers)?;
+    }
+    let widths = widths(keys, facts, naming, hidden_size, &mixers)?;
+    let layers =
+        mixers.into_iter().zip(widths).map(|(mixer, intermediate_size)| LayerSpec { mixer, intermediate_size });
+    let layers: Vec<_> = layers.collect();
+    check_heads(keys, &layers)?;
+    check_widths(keys, &layers, hidden_size)?;
+    Ok(layers)
+}
+
+fn check_heads(keys: &Keys, layers: &[LayerSpec]) -> Result<()> {
+    for &AttentionSpec { heads, kv_heads, head_dim, .. } in layers.iter().filter_map(LayerSpec::attention) {
+        if !head_dim.is_multiple_of(4) || !HEAD_DIMS.contains(&head_dim) {
+            return keys.bad("head_dim", format!("{head_dim} is not a multiple of 4 up to {}", HEAD_DIMS.end()));
+        }
+        if !heads.is_multiple_of(kv_heads) {
+            return keys.bad("num_key_value_heads", format!("{kv_heads} does not divide num_attention_heads, {heads}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that rows of different widths end at whole chunks of weights: layers share buffers, and what a row leaves after the end of a
+/// narrower one is not zero.
+fn check_widths(keys: &Keys, layers: &[LayerSpec], hidden_size: usize) -> Result<()> {
+    let mixed = |layer: &LayerSpec| layer.attention().map_or(hidden_size, AttentionSpec::q_width);
+    let inner = |layer: &LayerSpec| layer.intermediate_size;
+    for (key, width) in [("head_dim", &mixed as &dyn Fn(&LayerSpec) -> usize), ("intermediate_size", &inner)] {
+        let odd = layers.iter().map(width).find(|width| !width.is_multiple_of(8));
+        if let Some(odd) = odd.filter(|odd| layers.iter().any(|layer| width(layer) != *odd)) {
+            return keys.bad(key, format!("layers have different widths, and one, {odd}, is not a multiple of 8"));
+        }
+    }
+    Ok(())
+}
+
+/// Lets the last `num_kv_shared_layers` layers read the keys and values of the last layer before them of the same kind.
+fn share_kv(keys: &Keys, mixers: &mut [Mixer]) -> Result<()> {
+    let key = "num_kv_shared_layers";
+    let shared = keys.nullable(key, 0..=mixers.len() - 1, Some(0))?.unwrap_or(0);
+    let (own, sharing) = mixers.split_at_mut(mixers.len() - shared);
+    for mixer in sharing {
+        let Mixer::Attention(attention) = mixer else { continue };
+        let is_same = |other: &AttentionSpec| {
+            let AttentionSpec { heads, kv_heads, head_dim, window, rope, .. } = *other;
+            (heads, kv_heads, head_dim) == (attention.heads, attention.kv_heads, attention.head_dim)
+                && (window, rope) == (attention.window, attention.rope)
+        };
+        let source = own.iter().rposition(|own| matches!(own, Mixer::Attention(own) if own.window == attention.window));
+        match source.filter(|source| matches!(&own[*source], Mixer::Attention(own) if is_same(own))) {
+            Some(source) => (attention.kv_layer, attention.values_are_keys) = (Some(source), false),
+            None => return keys.bad(key, "no earlier layer has keys and values of the same kind".into()),
+        }
+    }
+    Ok(())
+}
+
+/// Returns `attention` with what layer `index` has of its own: in `per_layer_config`, or if it has no window in keys for such layers.
+fn of_layer(keys: &Keys, facts: &Facts, index: usize, attention: AttentionSpec) -> Result<AttentionSpec> {
+    let Some(default) = facts.global_head_dim else { return Ok(attention) };
+    let is_global = attention.window.is_none();
+    let values_are_keys = is_global && keys.flag("attention_k_eq_v", false)?;
+    let (head_dim, kv_heads) = if keys.optional("per_layer_config").is_some() {
+        let own = keys.object("per_layer_config")?.object(&index.to_string())?;
+        if let Some((key, _)) = own.iter().find(|(key, _)| !["head_dim", "num_key_value_heads"].contains(key)) {
+            return own.bad(key, "it is not supported for single layers".into());
+        }
+        let head_dim = own.count_or("head_dim", HEAD_DIMS, attention.head_dim)?;
+        (head_dim, own.count_or("num_key_value_heads", HEADS, attention.kv_heads)?)
+    } else if is_global {
+        let head_dim = keys.count_or("global_head_dim", HEAD_DIMS, default)?;
+        let kv_heads = keys.nullable("num_global_key_value_heads", HEADS, None)?.filter(|_| values_are_keys);
+        (head_dim, kv_heads.unwrap_or(attention.kv_heads))
+    } else {
+        (attention.head_dim, attention.kv_heads)
+    };
+    Ok(AttentionSpec { head_dim, kv_heads, values_are_keys, ..attention })
+}
+
+/// Returns the key and value heads of layers that have no other number.
+fn kv_heads(keys: &Keys, facts: &Facts, heads: usize) -> Result<usize> {
+    let default = match facts.kv_heads {
+        KvHeads::All => heads,
+        KvHeads::Count(count) => count,
+        KvHeads::MultiQuery => {
+            if keys.flag("multi_query", true)? {
+                1
+            } else {
+                heads
+            }
+        }
+    };
+    let kv_heads = keys.nullable("num_key_value_heads", HEADS, Some(default))?.unwrap_or(heads);
+    if matches!(facts.kv_heads, KvHeads::MultiQuery) && kv_heads != default {
+        return keys.bad("num_key_value_heads", format!("{kv_heads} where multi_query implies {default}"));
+    }
+    Ok(kv_heads)
+}
+
+/// Returns the width of each layer's MLP.
+fn widths(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize, mixers: &[Mixer]) -> Result<Vec<usize>> {
+    let key = "intermediate_size";
+    if let Some(Value::Array(_)) = keys.get(key) {
+        let widths = keys.numbers(key, mixers.len(), *SIZES.start() as f64..=*SIZES.end() as f64)?;
+        return Ok(widths.into_iter().map(|width| width as usize).collect());
+    }
+    let size = match facts.mlp_ratio {
+        Some(ratio) => keys.nullable(key, SIZES, None)?.unwrap_or(ratio * hidden_size),
+        None => keys.count(key, SIZES)?,
+    };
+    if facts.adjusted_mlp && naming == Naming::HuggingFace && keys.flag("block_auto_adjust_ff_dim", true)? {
+        let factor = keys.number_or("block_ffn_dim_multiplier", FACTORS, 1.0)?;
+        let adjusted = ((2 * size / 3) as f64 * factor) as usize;
+        let adjusted = adjusted.next_multiple_of(keys.count_or("block_multiple_of", SIZES, 256)?);
+        if !SIZES.contains(&adjusted) {
+            return keys.bad("block_ffn_dim_multiplier", format!("{adjusted} is no possible width of an MLP"));
+        }
+        return Ok(vec![adjusted; mixers.len()]);
+    }
+    let is_doubled = facts.global_head_dim.is_some() && keys.flag("use_double_wide_mlp", false)?;
+    let factor = |mixer: &Mixer| match mixer {
+        Mixer::Attention(AttentionSpec { kv_layer: Some(_), .. }) if is_doubled => 2,
+        _ => 1,
+    };
+    Ok(mixers.iter().map(|mixer| size * factor(mixer)).collect())
+}
+
+/// Returns the mixer of each layer: `attention` with what differs, or a short convolution.
+fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
+    let has_window = match facts.slides {
+        Slides::Never => false,
+        Slides::Always | Slides::Pattern(_) => true,
+        Slides::FromMaxWindowLayers | Slides::WithoutRotation => keys.flag("use_sliding_window", false)?,
+    };
+    let window = if has_window { keys.nullable("sliding_window", 1..=1 << 24, facts.sliding_window)? } else { None };
+    let rotates = rotates(keys, facts, count)?;
+    let types = match facts.layer_types {
+        LayerTypes::No => None,
+        LayerTypes::Optional => keys.list("layer_types", count..=count)?,
+    };
+    let taps = facts.short_conv.map(|taps| keys.count_or("conv_L_cache", 2..=32, taps)).transpose()?;
+    let attends = attends(keys, facts, count)?;
+    let slides: Vec<bool> = match facts.slides {
+        _ if types.is_some() => vec![false; count],
+        Slides::Never | Slides::Always => vec![window.is_some(); count],
+        Slides::FromMaxWindowLayers => {
+            let first = keys.count_or("max_window_layers", 0..=1 << 16, 28)?;
+            (0..count).map(|i| i >= first).collect()
+        }
+        Slides::WithoutRotation => rotates.iter().map(|rotates| !rotates).collect(),
+        Slides::Pattern(default) => {
+            let interval = keys.count_or("sliding_window_pattern", 1..=1 << 16, default)?;
+            (1..=count).map(|number| number % interval != 0).collect()
+        }
+    };
+    let spec = |(i, (slides, rotates)): (usize, (bool, bool))| {
+        let bad = |reason: String| keys.bad("layer_types", reason);
+        let slides = match types.map(|types| &types[i]) {
+            None if !attends[i] => return Ok(Mixer::ShortConv { taps: taps.unwrap_or(0) }),
+            None => slides && window.is_some(),
+            Some(Value::String(kind))
+                if kind == "conv"
+                    && let Some(taps) = taps =>
+            {
+                return Ok(Mixer::ShortConv { taps });
+            }
+            Some(Value::String(kind)) if kind == "full_attention" || kind == "attention" => false,
+            Some(Value::String(kind)) if kind == "sliding_attention" => match window {
+                Some(_) => true,
+                None => return bad(format!("layer {i} has sliding_attention, but the model has no sliding_window")),
+            },
+            Some(other) => {
+                let conv = if taps.is_some() { ", conv" } else { "" };
+                return bad(format!("{other} is not supported; supported: full_attention, sliding_attention{conv}"));
+            }
+        };
+        let rotates = rotates && (slides || window.is_none() || facts.unrotated != Unrotated::WithoutWindow);
+        let rope = if facts.ropes.len() > 1 { usize::from(slides) } else { 0 };
+        let window = window.filter(|_| slides);
+        let attention = AttentionSpec { window, rope: rotates.then_some(rope), ..attention.clone() };
+        of_layer(keys, facts, i, attention).map(Mixer::Attention)
+    };
+    let mixers: Vec<_> = slides.into_iter().zip(rotates).enumerate().map(spec).collect::<Result<_>>()?;
+    let ends_with_window = matches!(mixers.last(), Some(Mixer::Attention(last)) if last.window.is_some());
+    if facts.global_head_dim.is_some() && ends_with_window {
+        return keys.bad("layer_types", "the last layer must have full_attention".into());
+    }
+    Ok(mixers)
+}
+
+/// Returns true for each layer that has attention, if `layer_types` is missing.
+fn attends(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
+    let listed = if facts.short_conv.is_some() { keys.list("full_attn_idxs", 0..=count)? } else { None };
+    let Some(listed) = listed else { return Ok(vec![true; count]) };
+    let mut attends = vec![false; count];
+    for index in listed {
+        match index.as_u64().and_then(|index| attends.get_mut(index as usize)) {
+            Some(attends) => *attends = true,
+            None => return keys.bad("full_attn_idxs", format!("{index} is no layer: there are {count}")),
+        }
+    }
+    Ok(attends)
+}
+
+/// Returns true for each layer that rotates.
+fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
+    if facts.unrotated == Unrotated::ByType {
+        let rotates = match keys.optional("position_embedding_type") {
+            None => true,
+            Some(kind) if kind == "rope" => true,
+            Some(kind) if kind == "nope" => false,
+            Some(kind) => {
+                return keys.bad("position_embedding_type", format!("{kind} is not supported; supported: rope, nope"));
+            }
+        };
+        return Ok(vec![rotates; count]);
+    }
+    if facts.unrotated != Unrotated::Listed {
+        return Ok(vec![!facts.learned_positions; count]);
+    }
+    let Some(flags) = keys.list("no_rope_layers", count..=usize::MAX)? else {
+        let interval = keys.count_or("no_rope_layer_interval", 1..=1 << 16, 4)?;
+        return Ok((1..=count).map(|number| number % interval != 0).collect());
+    };
+    let flag = |value: &Value| match (value.as_bool(), value.as_u64()) {
+        (Some(flag), _) => Ok(flag),
+        (_, Some(0)) => Ok(false),
+        (_, Some(1)) => Ok(true),
+        _ => keys.bad("no_rope_layers", format!("{value} is neither 0 nor 1")),
+    };
+    flags[..count].iter().map(flag).collect()
+}
