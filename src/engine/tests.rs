@@ -54,7 +54,8 @@ fn closing_ends_the_text_and_joins_the_thread_and_later_calls_are_refused() {
     let engine = load();
     let other = engine.clone();
     let has_ended = flag_of_end(&engine);
-    let mut text = engine.generate("Once", GenerateOptions::new().max_new_tokens(4000));
+    // It would fill the whole context: it cannot end by itself before it is closed.
+    let mut text = engine.generate("Once", GenerateOptions::new().min_new_tokens(900).max_new_tokens(900));
     let waiting = other.tokenize("Once", GenerateOptions::new());
     text.next().unwrap().unwrap();
     engine.close();
