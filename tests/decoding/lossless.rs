@@ -306,12 +306,15 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             (NormKind::Layer, Residual::ParallelOneNorm) => 1,
             (NormKind::Layer, _) => 2,
         };
+        // A layer's own input takes a gate, a projection and a norm; the inputs of all layers a projection, a norm and an embedding.
+        let inputs = if spec.layer_input_size > 0 { 3 } else { 0 };
+        let norms = norms + inputs;
         for (count, layer) in layers.iter().zip(&spec.layers) {
             let more = usize::from(spec.qk_norm.is_some()) + 2 * usize::from(spec.attention_gate);
             assert_eq!(*count, 5 + more * has_attention(layer) + norms, "{what}");
         }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
-        let embeds = 1 + usize::from(spec.learned_positions) + usize::from(spec.embedding_norm);
+        let embeds = 1 + usize::from(spec.learned_positions) + usize::from(spec.embedding_norm) + inputs;
         // A matrix of two formats takes two dispatches.
         let sections = blueprint(folder, capacity()).0.sections;
         let more: usize = sections.iter().map(|sections| sections.len() - 1).sum();
