@@ -23,7 +23,7 @@ pub(super) fn constants(format: Format) -> String {
     let both = format!("const CHUNK4 = {}u;\nconst WEIGHT_SCALE = {weight_scale};\n", format.chunk() / 4);
     let Format::Quantised { center, scales, .. } = format else { return both };
     let group = match scales {
-        Scales::Pairs(_, group) => usize::from(group),
+        Scales::Centered(group) | Scales::Pairs(_, group) => usize::from(group),
         _ => 32,
     };
     format!("{both}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
@@ -85,6 +85,8 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
     };
     let (alone, packed) = (shader!("lib/codes_alone.wgsl"), shader!("lib/codes_packed.wgsl"));
     let codes = match codes {
+        Codes::One => vec![shader!("lib/codes_1.wgsl"), packed],
+        Codes::Two => vec![shader!("lib/codes_2.wgsl"), packed],
         Codes::Four => vec![alone, shader!("lib/codes_4.wgsl"), packed],
         Codes::Levels => vec![alone, shader!("lib/codes_levels.wgsl")],
         Codes::Five => vec![shader!("lib/codes_5.wgsl"), packed],
@@ -93,7 +95,7 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
     };
     let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
     let scales = match scales {
-        Scales::Centered => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
+        Scales::Centered(_) => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
         Scales::Pairs(Float::F16, _) => vec![per_chunk, no_lane, shader!("lib/scales_f16.wgsl")],
         Scales::Pairs(Float::Bf16, _) => vec![per_chunk, no_lane, shader!("lib/scales_bf16.wgsl")],
         Scales::Pairs(Float::F32, _) => vec![per_chunk, no_lane, shader!("lib/scales_f32.wgsl")],

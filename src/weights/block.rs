@@ -55,6 +55,9 @@ fn planes(dtype: Dtype) -> impl Iterator<Item = Plane> {
     let plane = |at, width, bits, shift| Plane { at, width, bits, shift };
     let [low, high] = match dtype {
         Dtype::F32 | Dtype::F16 | Dtype::Bf16 => [None, None],
+        // The bit is doubled, so that the code for zero is between the two.
+        Dtype::Q1_0 => [Some(plane(2, 1, 1, 1)), None],
+        Dtype::Q2_0 => [Some(plane(2, 1, 2, 0)), None],
         Dtype::Q4_0 | Dtype::Iq4Nl => [Some(plane(2, 16, 4, 0)), None],
         Dtype::Q4_1 => [Some(plane(4, 16, 4, 0)), None],
         Dtype::Q5_0 => [Some(plane(6, 16, 4, 0)), Some(plane(2, 1, 1, 4))],
@@ -99,6 +102,7 @@ pub(super) fn join(dtype: Dtype, floats: &[u8], codes: &[u8]) -> Vec<u8> {
 /// Returns the code for zero if the levels are evenly spaced, otherwise `None`.
 pub(super) fn center(dtype: Dtype) -> Option<u8> {
     match dtype {
+        Dtype::Q1_0 | Dtype::Q2_0 => Some(1),
         Dtype::Q3K => Some(4),
         Dtype::Q4_0 => Some(8),
         Dtype::Q5_0 => Some(16),

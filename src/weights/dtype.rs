@@ -14,6 +14,10 @@ pub enum Dtype {
     F16,
     /// The upper half of an f32.
     Bf16,
+    /// 128 weights of 1 bit: `scale` or `-scale`.
+    Q1_0,
+    /// 64 weights of 2 bits, `scale * (q - 1)`.
+    Q2_0,
     /// 32 weights of 4 bits, `scale * (q - 8)`.
     Q4_0,
     /// 32 weights of 4 bits, `scale * q + min`.
@@ -87,6 +91,7 @@ impl Dtype {
     /// Returns all types.
     pub fn all() -> Vec<Self> {
         let floats = [Self::F32, Self::F16, Self::Bf16];
+        let smallest = [Self::Q1_0, Self::Q2_0];
         let singles = [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Iq4Nl];
         let nested = [Self::Q2K, Self::Q3K, Self::Q4K, Self::Q5K, Self::Q6K, Self::Iq4Xs];
         let scales = [Float::F16, Float::Bf16, Float::F32];
@@ -94,7 +99,7 @@ impl Dtype {
             let sizes = [4, 8].into_iter().flat_map(|bits| [32, 64, 128].map(|group_size| (bits, group_size)));
             sizes.map(move |(bits, group_size)| Self::Affine(Affine { bits, group_size, scales }))
         });
-        floats.into_iter().chain(singles).chain(nested).chain(affine).collect()
+        floats.into_iter().chain(smallest).chain(singles).chain(nested).chain(affine).collect()
     }
 
     /// Returns the block size. A row of a matrix is a whole number of blocks.
@@ -102,6 +107,8 @@ impl Dtype {
         let (elements, bytes) = match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
+            Self::Q1_0 => (128, 18),
+            Self::Q2_0 => (64, 18),
             Self::Q4_0 | Self::Iq4Nl => (32, 18),
             Self::Q4_1 => (32, 20),
             Self::Q5_0 => (32, 22),
@@ -144,6 +151,8 @@ impl Dtype {
             Self::F32 => "F32",
             Self::F16 => "F16",
             Self::Bf16 => "BF16",
+            Self::Q1_0 => "Q1_0",
+            Self::Q2_0 => "Q2_0",
             Self::Q4_0 => "Q4_0",
             Self::Q4_1 => "Q4_1",
             Self::Q5_0 => "Q5_0",
@@ -176,7 +185,8 @@ impl Dtype {
         match self {
             Self::F32 => (Float::F32, 0..4),
             Self::Bf16 => (Float::Bf16, 0..2),
-            Self::F16 | Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl | Self::Iq4Xs => (Float::F16, 0..2),
+            Self::F16 | Self::Q1_0 | Self::Q2_0 | Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => (Float::F16, 0..2),
+            Self::Iq4Nl | Self::Iq4Xs => (Float::F16, 0..2),
             Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => (Float::F16, 0..4),
             Self::Q2K => (Float::F16, 80..84),
             Self::Q3K => (Float::F16, 108..110),

@@ -1,4 +1,4 @@
-//! Layout of weight rows on the GPU: 16-byte chunks of codes, then further bits of the codes, then scales. Sixteen rows are interleaved.
+//! Layout of weight rows on the GPU: chunks of codes in 16-byte units, then further bits of the codes, then scales. Sixteen rows are interleaved.
 
 use super::block::{self, Factors, MOST};
 use super::dtype::{Affine, Dtype, Float};
@@ -27,6 +27,10 @@ pub enum Format {
 /// Layout of codes in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codes {
+    /// 0 or 2, as 1 bit: 32 codes in 4 bytes, four chunks in a unit.
+    One,
+    /// 2 bits: 32 codes in 8 bytes, two chunks in a unit.
+    Two,
     /// 4 bits: 32 codes per chunk.
     Four,
     /// 4 bits: indices into 16 levels.
@@ -42,8 +46,8 @@ pub enum Codes {
 /// Scales and offsets, with their group sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scales {
-    /// One f16 scale per 32 weights. The offset follows from the code for zero.
-    Centered,
+    /// One f16 scale per group of this size. The offset follows from the code for zero.
+    Centered(u8),
     /// One scale and one offset of this type per group of this size.
     Pairs(Float, u8),
     /// One f16 scale and min per 256 weights; 6-bit factors for both per 32 weights.
@@ -57,7 +61,8 @@ pub enum Scales {
 /// Positions of the parts of a row, in units of 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Number of chunks of codes, from the start of the row. The rest of the last chunk of floats is zero.
+    /// Number of chunks of codes, from the start of the row; with 1 and 2 bits, several share a unit. The rest of the last chunk of floats
+    /// is zero.
     pub chunks: usize,
     /// First unit of the scales. The further bits of the codes are between chunks and scales.
     pub scales: usize,
@@ -80,17 +85,19 @@ impl Format {
             Dtype::F32 => return Self::Float(Float::F32),
             Dtype::F16 => return Self::Float(Float::F16),
             Dtype::Bf16 => return Self::Float(Float::Bf16),
-            Dtype::Q4_0 => (Codes::Four, Scales::Centered),
+            Dtype::Q1_0 => (Codes::One, Scales::Centered(128)),
+            Dtype::Q2_0 => (Codes::Two, Scales::Centered(64)),
+            Dtype::Q4_0 => (Codes::Four, Scales::Centered(32)),
             Dtype::Q4_1 => (Codes::Four, pairs),
-            Dtype::Q5_0 => (Codes::Five, Scales::Centered),
+            Dtype::Q5_0 => (Codes::Five, Scales::Centered(32)),
             Dtype::Q5_1 => (Codes::Five, pairs),
-            Dtype::Q8_0 => (Codes::Eight, Scales::Centered),
-            Dtype::Q2K => (Codes::Four, Scales::Nibbles),
+            Dtype::Q8_0 => (Codes::Eight, Scales::Centered(32)),
+            Dtype::Q2K => (Codes::Two, Scales::Nibbles),
             Dtype::Q3K => (Codes::Four, Scales::Signed),
             Dtype::Q4K => (Codes::Four, Scales::SixBits),
             Dtype::Q5K => (Codes::Five, Scales::SixBits),
             Dtype::Q6K => (Codes::Six, Scales::Signed),
-            Dtype::Iq4Nl => (Codes::Levels, Scales::Centered),
+            Dtype::Iq4Nl => (Codes::Levels, Scales::Centered(32)),
             Dtype::Iq4Xs => (Codes::Levels, Scales::Signed),
             Dtype::Affine(Affine { bits, group_size, scales }) => {
                 (if bits == 4 { Codes::Four } else { Codes::Eight }, Scales::Pairs(scales, group_size))
@@ -124,6 +131,15 @@ impl Format {
         }
     }
 
+    /// Returns the number of chunks in a unit.
+    fn chunks_per_unit(self) -> usize {
+        match self {
+            Self::Quantised { codes: Codes::One, .. } => 4,
+            Self::Quantised { codes: Codes::Two, .. } => 2,
+            _ => 1,
+        }
+    }
+
     /// Returns the layout of a row of `cols` weights.
     pub fn row(self, cols: usize) -> Row {
         let chunks = cols.div_ceil(self.chunk());
@@ -134,12 +150,12 @@ impl Format {
             _ => 0,
         };
         let bytes = match scales {
-            Scales::Centered => cols / 32 * 2,
+            Scales::Centered(group) => cols / usize::from(group) * 2,
             Scales::Pairs(float, group) => cols / usize::from(group) * 2 * float.size(),
             Scales::SixBits => cols / 256 * 16,
             Scales::Signed | Scales::Nibbles => cols / 256 * 20,
         };
-        let scales = chunks + further.div_ceil(UNIT);
+        let scales = chunks.div_ceil(self.chunks_per_unit()) + further.div_ceil(UNIT);
         Row { chunks, scales, units: scales + bytes.div_ceil(UNIT) }
     }
 }
@@ -152,8 +168,9 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
         return;
     };
     let row = format.row(cols);
-    let (chunks, rest) = out.split_at_mut(row.chunks * UNIT);
-    let (further, scale_bytes) = rest.split_at_mut((row.scales - row.chunks) * UNIT);
+    let units = row.chunks.div_ceil(format.chunks_per_unit());
+    let (chunks, rest) = out.split_at_mut(units * UNIT);
+    let (further, scale_bytes) = rest.split_at_mut((row.scales - units) * UNIT);
     let size = dtype.block();
     let mut values = [0; MOST];
     let values = &mut values[..size.elements];
@@ -163,6 +180,8 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
         for (at, values) in (before..).zip(values.as_chunks::<32>().0) {
             match codes {
                 Codes::Eight => chunks[at * 32..][..32].copy_from_slice(values),
+                Codes::One => pack_fields(values, 1, &mut chunks[at * 4..][..4]),
+                Codes::Two => pack_fields(values, 2, &mut chunks[at * 8..][..8]),
                 Codes::Six => pack_sixes(values, &mut chunks[at * 16..][..16], &mut further[at * 8..][..8]),
                 _ => pack_nibbles(values, &mut chunks[at * 16..][..16]),
             }
@@ -190,6 +209,16 @@ pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
     out
 }
 
+/// Packs 32 codes of 2 bits, or of 1 bit times 2. Of each 4 bytes, byte b holds the codes 4i + b, lowest bits first.
+fn pack_fields(codes: &[u8; 32], bits: usize, out: &mut [u8]) {
+    let runs = codes.chunks_exact(8 / bits * 4);
+    for (word, codes) in out.chunks_exact_mut(4).zip(runs) {
+        for (i, codes) in codes.as_chunks::<4>().0.iter().enumerate() {
+            word.iter_mut().zip(codes).for_each(|(byte, code)| *byte |= code >> (2 - bits) << (i * bits));
+        }
+    }
+}
+
 /// Packs the lower 4 bits of 32 codes: the first 16 codes into the lower halves of the bytes, the others into the upper halves.
 fn pack_nibbles(codes: &[u8; 32], out: &mut [u8]) {
     let (low, high) = codes.split_at(16);
@@ -215,7 +244,7 @@ fn pack_sixes(codes: &[u8; 32], chunk: &mut [u8], further: &mut [u8]) {
 /// Writes the scales of block `index` of a row with `blocks` blocks of 256 weights.
 fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks: usize, out: &mut [u8]) {
     let floats = &block[dtype.floats().1];
-    if let Scales::Centered | Scales::Pairs(..) = scales {
+    if let Scales::Centered(_) | Scales::Pairs(..) = scales {
         out[index * floats.len()..][..floats.len()].copy_from_slice(floats);
         return;
     }

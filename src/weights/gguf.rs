@@ -23,7 +23,7 @@ pub(super) struct GgufHeader {
 }
 
 /// Names of tensor types, indexed by type number.
-pub(super) const TYPES: [&str; 41] = [
+pub(super) const TYPES: [&str; 43] = [
     "F32",
     "F16",
     "Q4_0",
@@ -65,6 +65,8 @@ pub(super) const TYPES: [&str; 41] = [
     "IQ4_NL_8_8",
     "MXFP4",
     "NVFP4",
+    "Q1_0",
+    "Q2_0",
 ];
 
 /// Parses the header of a file of `size` bytes from the file's first bytes. Only this function decides whether a file is valid.

@@ -1,7 +1,7 @@
 """Makes blocks.safetensors: blocks of every quantised type, and their values in gguf and MLX.
 
 pip install gguf==0.19.0 mlx==0.32.4 numpy; python blocks.py
-For each type T of GGUF: `T` (bytes) and `T.values`; if gguf can quantise to T, `T.floats` are its bytes for `floats`.
+gguf knows neither Q1_0 nor Q2_0; four lines of NumPy do. For each type T of GGUF: `T` (bytes) and `T.values`; if gguf can quantise to T, `T.floats` are its bytes for `floats`.
 For MLX: `mlx BITS GROUP FLOAT` with .weight, .scales, .biases and .values.
 """
 
@@ -43,6 +43,17 @@ floats[3] *= 1e-6
 arrays["floats"] = floats
 for name in QUANTISES:
     arrays[f"{name}.floats"] = quantize(floats, GGMLQuantizationType[name])
+
+random = np.random.default_rng(14)
+for name, bits, count in [("Q1_0", 1, 24), ("Q2_0", 2, 48)]:
+    blocks = random.integers(0, 256, (count, 18), np.uint8)
+    scales = random.normal(0, 0.02, count).astype(np.float16)
+    scales[: len(EXTREMES)] = EXTREMES
+    blocks[:, :2] = scales.view(np.uint8).reshape(count, 2)
+    codes = np.stack([blocks[:, 2:] >> shift & 2**bits - 1 for shift in range(0, 8, bits)], -1).reshape(count, -1)
+    levels = codes * 2.0 - 1 if bits == 1 else codes - 1.0
+    arrays[name] = blocks
+    arrays[f"{name}.values"] = (levels.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(-1)
 
 arrays = {name: mx.array(array) for name, array in arrays.items()}
 for bits in [4, 8]:

@@ -235,7 +235,9 @@ impl Quantised {
     fn new(dtype: Dtype) -> Self {
         let (group, center) = (dtype.group().min(BLOCK), dtype.center());
         let (has_nibbles, signs) = match Format::of_dtype(dtype) {
-            Format::Quantised { codes: weights::Codes::Four, .. } => (true, 0),
+            Format::Quantised { codes: weights::Codes::One | weights::Codes::Two | weights::Codes::Four, .. } => {
+                (true, 0)
+            }
             Format::Quantised { codes: weights::Codes::Eight | weights::Codes::Levels, .. } => (false, SIGNS),
             _ => (false, 0),
         };
