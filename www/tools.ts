@@ -6,10 +6,11 @@ import type { Engine } from "./engine.js";
  * How the model's chat template writes calls:
  * `hermes` (Qwen, SmolLM, Hermes) `<tool_call>{"name", "arguments"}</tool_call>`; `llama` `{"name", "parameters"}`, with or without
  * `<|python_tag|>`; `mistral` `[TOOL_CALLS][{"name", "arguments"}]`; `mistral_args`, of its later models, `[TOOL_CALLS]name[ARGS]{}`;
- * `gemma` (FunctionGemma) `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`.
+ * `gemma` (FunctionGemma) `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`; `gemma4` the same with other marks,
+ * `<|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>`; `lfm2` `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON in it.
  */
 
-export type ToolFormat = "hermes" | "llama" | "mistral" | "mistral_args" | "gemma";
+export type ToolFormat = "hermes" | "llama" | "mistral" | "mistral_args" | "gemma" | "gemma4" | "lfm2";
 
 /** `arguments` are JSON */
 export type ToolCall = { id: string; type: "function"; function: { name: string; arguments: string } };
@@ -35,8 +36,13 @@ const FORMATS: Record<ToolFormat, { open: string; close: string; isBare?: true; 
   llama: { open: "<|python_tag|>", close: "", isBare: true, read: readJson },
   mistral: { open: "[TOOL_CALLS]", close: "]", read: (text, from) => readJson(text, skip(text, from, /\s*\[?/y)) },
   mistral_args: { open: "[TOOL_CALLS]", close: "", read: readNamed },
-  gemma: { open: "<start_function_call>", close: "<end_function_call>", read: readGemma },
+  gemma: { open: "<start_function_call>", close: "<end_function_call>", read: (text, from) => readGemma(text, from, "gemma") },
+  gemma4: { open: "<|tool_call>", close: "<tool_call|>", read: (text, from) => readGemma(text, from, "gemma4") },
+  lfm2: { open: "<|tool_call_start|>", close: "]<|tool_call_end|>", read: readLfm },
 };
+
+/** Marks around texts in the formats of Gemma. */
+const QUOTES = { gemma: "<escape>", gemma4: '<|"|>' };
 
 /** Returns the position after a match of a sticky pattern. */
 function skip(text: string, from: number, pattern: RegExp): number {
@@ -114,21 +120,60 @@ function readNamed(text: string, from: number): Call | null {
 }
 
 /** `call:name{key:<escape>text<escape>,other:1}`. */
-function readGemma(text: string, from: number): Call | null {
+function readGemma(text: string, from: number, format: keyof typeof QUOTES): Call | null {
   const head = /\s*call:\s*([\w.-]+)(?=\{)/y;
   head.lastIndex = from;
   const found = head.exec(text);
   if (!found) return /^\s*(?:c|ca|cal|call|call:\s*[\w.-]*)?$/.test(text.slice(from)) ? { arguments: "", end: -1 } : null;
-  const close = text.indexOf(FORMATS.gemma.close, head.lastIndex);
+  const close = text.indexOf(FORMATS[format].close, head.lastIndex);
   const raw = text.slice(head.lastIndex, close < 0 ? text.length : close).trimEnd();
   // Texts are between marks. The rest is JSON without quotes around keys.
   const json = raw
-    .split("<escape>")
+    .split(QUOTES[format])
     .map((part, i) => (i % 2 ? JSON.stringify(part) : part.replace(/([{,]\s*)([^\s:{}[\],"]+)\s*:/g, '$1"$2":')))
     .join("");
   if (parsed(json) === undefined) return close < 0 ? { name: found[1], arguments: "", end: -1 } : null;
   return { name: found[1], arguments: json, end: close < 0 ? -1 : close };
 }
+
+/** Literals of Python and their JSON. */
+const LITERALS: Record<string, string> = { True: "true", False: "false", None: "null" };
+
+/** `[name(key="text", other=1)`, or JSON. */
+function readLfm(text: string, from: number): Call | null {
+  const at = skip(text, from, /\s*\[?\s*/y);
+  const incomplete = { arguments: "", end: -1 };
+  if (at === text.length) return incomplete;
+  if (text[at] === "{") return readJson(text, at);
+  const open = skip(text, at, /[\w.-]+/y);
+  if (open === at || (open < text.length && text[open] !== "(")) return null;
+  const token = /\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([\w.+-]+)\s*(=)?|([[\]{}(),:]))/gsy;
+  token.lastIndex = open + 1;
+  let [json, depth] = ["{", 0];
+  const close = (sign: string) => (json = json.replace(/,$/, "") + sign);
+  for (let piece: RegExpExecArray | null; (piece = token.exec(text)); ) {
+    const [, string, word, isKey, sign] = piece;
+    if (string) json += JSON.stringify(unquoted(string));
+    else if (word) json += isKey ? `${JSON.stringify(word)}:` : (LITERALS[word] ?? word);
+    else if (sign === "," || sign === ":") json += sign;
+    else if ("[{(".includes(sign)) {
+      json += sign === "{" ? sign : "[";
+      depth += 1;
+    } else if (depth > 0) {
+      close(sign === "}" ? sign : "]");
+      depth -= 1;
+    } else {
+      close("}");
+      return sign === ")" && parsed(json) !== undefined ? { name: text.slice(at, open), arguments: json, end: token.lastIndex } : null;
+    }
+  }
+  // Arguments are JSON only when they are complete.
+  return incomplete;
+}
+
+/** Returns the text of a string literal of Python. */
+const unquoted = (literal: string) =>
+  literal.slice(1, -1).replace(/\\(.)/gs, (_, escape: string) => ({ n: "\n", t: "\t", r: "\r" })[escape] ?? escape);
 
 /** Returns the number of characters at the end of a text that may be the beginning of `mark`. */
 function begun(text: string, mark: string) {
@@ -146,8 +191,10 @@ export function readAnswer(text: string, format: ToolFormat, names: readonly str
   const calls: (Call & { name: string })[] = [];
   // At the beginning and after a thought, calls may begin without a mark.
   let [content, at, first, hasThought] = ["", 0, 0, false];
+  // Between the marks around several calls.
+  let isListed = false;
   for (;;) {
-    const isCallNext = calls.length > 0 && text[at] === "{";
+    const isCallNext = calls.length > 0 && (text[at] === "{" || (isListed && format === "lfm2" && /\w/.test(text[at] ?? "")));
     const bare = isBare && at === first ? skip(text, at, /\s*/y) : -1;
     const start = isCallNext ? at : text[bare] === "{" ? bare : text.indexOf(open, at);
     // Thoughts are content, also calls in them.
@@ -182,7 +229,8 @@ export function readAnswer(text: string, format: ToolFormat, names: readonly str
     calls.push({ ...call, arguments: escaped(call.arguments) } as Call & { name: string });
     if (call.end < 0) return { content: content.trimEnd(), calls };
     at = skip(text, call.end, /[\s;,]*/y);
-    if (close && text.startsWith(close, at)) at = skip(text, at + close.length, /\s*/y);
+    isListed = !text.startsWith(close, at);
+    if (close && !isListed) at = skip(text, at + close.length, /\s*/y);
     else if (!isWhole && close.startsWith(text.slice(at))) return { content: content.trimEnd(), calls };
   }
   const rest = text.slice(at);
@@ -239,6 +287,8 @@ const MARKS: Record<ToolFormat, string[]> = {
   mistral: ["[TOOL_CALLS]"],
   mistral_args: ["[TOOL_CALLS]", "[ARGS]"],
   gemma: ["<start_function_call>", "<escape>", "<end_function_call>"],
+  gemma4: ["<|tool_call>", '<|"|>', "<tool_call|>"],
+  lfm2: ["<|tool_call_start|>", "<|tool_call_end|>"],
 };
 
 /** Marks as a grammar of this model has them: special tokens by their ids, others by their characters. */
@@ -301,7 +351,8 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
   const rules: string[] = [];
   const calls = tools.map(({ function: { name, parameters = {} } }) => {
     if (format === "mistral_args") return `${JSON.stringify(name)} ${mark("[ARGS]")} ${json({ type: "object", ...parameters })}`;
-    if (format === "gemma") return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark("<escape>"), rules)}`;
+    if (format === "gemma" || format === "gemma4")
+      return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark(QUOTES[format]), rules)}`;
     const properties = { name: { const: name }, [key]: below(`#/properties/${key}`, { type: "object", ...parameters }) };
     return json({ type: "object", properties, required: ["name", key], additionalProperties: false });
   });
@@ -312,6 +363,8 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
     mistral: [`${mark("[TOOL_CALLS]")} "["`, any, '", "', '"]"'],
     mistral_args: ["", `${mark("[TOOL_CALLS]")} ${any}`, "", ""],
     gemma: ["", `${mark("<start_function_call>")} ${any} ${mark("<end_function_call>")}`, "", ""],
+    gemma4: ["", `${mark("<|tool_call>")} ${any} ${mark("<tool_call|>")}`, "", ""],
+    lfm2: [`${mark("<|tool_call_start|>")} "["`, any, '", "', `"]" ${mark("<|tool_call_end|>")}`],
   }[format];
   return [`start: ${before} one ${several ? `(${between} one)*` : ""} ${after}`, `one: ${one}`, ...calls.map((call, i) => `call_${i}: ${call}`), ...rules].join(
     "\n",
@@ -324,7 +377,7 @@ const ANNOTATIONS = ["type", "title", "description", "default", "examples", "$sc
 const COVERED: Record<string, string[]> = { string: ["minLength", "maxLength"], array: ["items"], object: ["properties", "required"] };
 
 /**
- * Returns the grammar of a value in FunctionGemma's notation: texts between marks, keys without quotes and in alphabetical order.
+ * Returns the grammar of a value in Gemma's notation: texts between marks, keys without quotes and in alphabetical order.
  * @param rules of the grammar, to which more are added
  */
 function gemmaValue(schema: any, mark: string, rules: string[]): string {

@@ -35,10 +35,17 @@ pub enum ToolFormat {
     MistralArgs,
     /// `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`: FunctionGemma.
     Gemma,
+    /// `<|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>`: Gemma 4.
+    Gemma4,
+    /// `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON between the marks: LFM2.
+    Lfm2,
 }
 
 /// Text in a template that identifies a format. The first match counts.
-const TOOL_FORMATS: [(&str, ToolFormat); 5] = [
+const TOOL_FORMATS: [(&str, ToolFormat); 8] = [
+    ("<|tool_call>", ToolFormat::Gemma4),
+    ("<|tool_call_start|>", ToolFormat::Lfm2),
+    ("<|tool_list_start|>", ToolFormat::Lfm2),
     ("<start_function_call>", ToolFormat::Gemma),
     ("[ARGS]", ToolFormat::MistralArgs),
     ("[TOOL_CALLS]", ToolFormat::Mistral),

@@ -86,12 +86,46 @@ const ANSWERS = {
     ],
     ["call:clock{}", "call:clock{}", []],
   ],
+  gemma4: [
+    [
+      'I look.<|tool_call>call:get_weather{place:<|"|>St. "Gallen", {1}: <|"|>,days:3,now:true}<tool_call|><|tool_call>call:clock{}<tool_call|>',
+      "I look.",
+      [
+        ["get_weather", '{"place":"St. \\"Gallen\\", {1}: ","days":3,"now":true}'],
+        ["clock", "{}"],
+      ],
+    ],
+    ["<start_function_call>call:clock{}<end_function_call>", "<start_function_call>call:clock{}<end_function_call>", []],
+  ],
+  lfm2: [
+    [
+      "<|tool_call_start|>[get_weather(place=\"St. \\\"Gallen\\\")\", days=3, tags=['a', 'it\\'s'], more={'now': True, 'at': (1, 2.5,)}), clock()]<|tool_call_end|>I look.",
+      "I look.",
+      [
+        ["get_weather", '{"place":"St. \\"Gallen\\")","days":3,"tags":["a","it\'s"],"more":{"now":true,"at":[1,2.5]}}'],
+        ["clock", "{}"],
+      ],
+    ],
+    [
+      '<|tool_call_start|>[{"name": "clock", "arguments": {}}, {"name": "get_weather", "arguments": {"place": "x]"}}]<|tool_call_end|>',
+      "",
+      [
+        ["clock", "{}"],
+        ["get_weather", '{"place": "x]"}'],
+      ],
+    ],
+    // No name of a tool, no literal, nothing that was begun; words after the calls are no calls.
+    ["<|tool_call_start|>[other(a=1)]<|tool_call_end|>", "<|tool_call_start|>[other(a=1)]<|tool_call_end|>", []],
+    ["<|tool_call_start|>[clock(a=b)]<|tool_call_end|>", "<|tool_call_start|>[clock(a=b)]<|tool_call_end|>", []],
+    ["<|tool_call_start|>[clock()]<|tool_call_end|>clock() it is", "clock() it is", [["clock", "{}"]]],
+    ['<|tool_call_start|>[clock(a="b', '<|tool_call_start|>[clock(a="b', []],
+  ],
 };
 /** The draft model with a template that has words for calls, and wants their arguments as objects. */
 const TEMPLATE =
   "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
 /** Texts of other templates instead of `<tool_call>`; a special token of this model, in place of one that it has, is Mistral's. */
-const WORDS = { hermes: "<tool_call>", mistral: "[TOOL_CALLS]", mistral_args: "[TOOL_CALLS][ARGS]", gemma: "<start_function_call>" };
+const WORDS = { hermes: "<tool_call>", mistral: "[TOOL_CALLS]", mistral_args: "[TOOL_CALLS][ARGS]", gemma: "<start_function_call>", gemma4: "<|tool_call>", lfm2: "<|tool_call_start|>" };
 faults.calling = (_, response, rest) => {
   const format = rest.shift();
   if (!/^tokenizer(_config)?\.json$/.test(rest.at(-1))) return;
@@ -155,6 +189,14 @@ export const tests = {
       "<|python_tag|>",
       "<start_function_call>",
       "<end_function_call>",
+      "<|tool_call>",
+      "<tool_call|>",
+      '<|"|>',
+      "<|tool_call_start|>",
+      "<|tool_call_end|>",
+      "(",
+      ")",
+      "=",
       "call:",
       "clock",
       "<escape>",
@@ -315,7 +357,7 @@ export const tests = {
       units: { enum: ["C", 1] },
     };
     const parameters = { type: "object", properties, required: ["city", "more"], additionalProperties: false };
-    for (const format of ["mistral", "mistral_args", "gemma"]) {
+    for (const format of ["mistral", "mistral_args", "gemma", "gemma4", "lfm2"]) {
       const { whole, plain, found } = await page.evaluate(
         async ([format, parameters]) => {
           const engine = await Engine.load(`/calling/${format}/models/tales/draft`, { device: "cpu", max_context: 1024 });
@@ -348,7 +390,7 @@ export const tests = {
         Object.keys(given).every((key) => key in properties),
         called.arguments,
       );
-      equal(logprobs.content[0].token, format === "gemma" ? logprobs.content[0].token : "[TOOL_CALLS]", "the first token");
+      if (format.startsWith("mistral")) equal(logprobs.content[0].token, "[TOOL_CALLS]", "the first token");
     }
   },
 };

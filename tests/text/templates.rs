@@ -75,6 +75,8 @@ fn templates_tell_how_calls_are_written() {
     assert_eq!(format("qwen3"), Some(ToolFormat::Hermes));
     assert_eq!(format("like-llama-3.2"), Some(ToolFormat::Llama));
     assert_eq!(format("mistral-nemo"), Some(ToolFormat::Mistral));
+    assert_eq!(format("gemma-4"), Some(ToolFormat::Gemma4));
+    assert_eq!(format("lfm2"), Some(ToolFormat::Lfm2));
     assert_eq!(format("smollm2"), None);
     let named = br#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "<tool_call>"}]}"#;
     let template = ChatTemplate::from_files(Some(named), None).unwrap().unwrap();
