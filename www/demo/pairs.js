@@ -23,7 +23,7 @@ export const TALES = {
 const GEMMA = "Gemma terms";
 const APACHE = "Apache 2.0";
 
-/** @type {Known[]} 4 bits each, the smallest first */
+/** @type {Known[]} 4 bits each, or 1 bit, the smallest first */
 export const SHELF = [
   {
     id: "smollm2-135m",
@@ -33,6 +33,15 @@ export const SHELF = [
     bytes: 98e6,
     licence: APACHE,
     good: "The quickest way to an answer. Short questions; it is often wrong.",
+  },
+  {
+    id: "bonsai-1.7b",
+    name: "Bonsai 1.7B",
+    model: "prism-ml/Bonsai-1.7B-gguf",
+    file: "*-1.7B-Q1_0.gguf",
+    bytes: 248e6,
+    licence: APACHE,
+    good: "One bit for each weight: a large model in a small download. Thinks aloud.",
   },
   {
     id: "gemma3-270m",
@@ -70,6 +79,24 @@ export const SHELF = [
     bytes: 491e6,
     licence: APACHE,
     good: "Lists, JSON and little programs, in many languages.",
+  },
+  {
+    id: "bonsai-4b",
+    name: "Bonsai 4B",
+    model: "prism-ml/Bonsai-4B-gguf",
+    file: "*-4B-Q1_0.gguf",
+    bytes: 572e6,
+    licence: APACHE,
+    good: "One bit for each weight. Reasoning and long answers.",
+  },
+  {
+    id: "lfm2.5-1.2b",
+    name: "LFM2.5 1.2B",
+    model: "LiquidAI/LFM2.5-1.2B-Instruct-GGUF",
+    file: "*-Q4_K_M.gguf",
+    bytes: 731e6,
+    licence: "LFM Open License",
+    good: "Fast for its size: most layers keep a few numbers of a text instead of all of it.",
   },
   {
     id: "gemma3-1b",
@@ -119,6 +146,15 @@ export const SHELF = [
     bytes: 1.12e9,
     licence: APACHE,
     good: "Programs, tables and JSON; long answers.",
+  },
+  {
+    id: "gemma4-e2b",
+    name: "Gemma 4 E2B",
+    model: "unsloth/gemma-4-E2B-it-GGUF",
+    file: "*-it-Q4_K_M.gguf",
+    bytes: 3.11e9,
+    licence: APACHE,
+    good: "The best answers of this list, in a hundred languages; needs a good GPU.",
   },
 ];
 
