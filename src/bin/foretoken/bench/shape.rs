@@ -10,8 +10,18 @@ use serde_json::Value;
 use std::rc::Rc;
 
 /// Names in `shapes.json`, which holds a `config.json` for each.
-pub(super) const NAMES: [&str; 6] =
-    ["smollm2-1.7b", "smollm2-360m", "smollm2-135m", "llama-3.2-1b", "qwen3-0.6b", "gemma-3-270m"];
+pub(super) const NAMES: [&str; 10] = [
+    "smollm2-1.7b",
+    "smollm2-360m",
+    "smollm2-135m",
+    "llama-3.2-1b",
+    "qwen3-0.6b",
+    "gemma-3-270m",
+    "lfm2-350m",
+    "lfm2-1.2b",
+    "ministral-3-3b",
+    "gemma-4-e2b",
+];
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// Creates an engine of a shape, in f16 or the type in the options, without a draft model.
