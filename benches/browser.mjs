@@ -55,7 +55,7 @@ const page = await open(context);
 const load = () =>
   page.evaluate(
     async (options) => {
-      globalThis.engine?.dispose();
+      globalThis.engine?.close();
       globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT, ...options });
       return engine.device;
     },

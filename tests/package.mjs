@@ -207,7 +207,7 @@ test("Deno runs it too, and Node on the GPU that the package webgpu finds", (t) 
   const load = `import { Engine } from "foretoken"; const engine = await Engine.load(${JSON.stringify(draft)}, { device: process.argv.at(-1) });`;
   writeFileSync(
     join(inside, "device.mjs"),
-    `${load} console.log(engine.device.backend, (await engine.generate("Once upon a time", { max_new_tokens: 24 }).result).text); engine.dispose();`,
+    `${load} console.log(engine.device.backend, (await engine.generate("Once upon a time", { max_new_tokens: 24 }).result).text); engine.close();`,
   );
   const run = (program, args, env) => {
     const { status, stdout, stderr } = spawnSync(program, args, { cwd: inside, encoding: "utf8", env: { ...process.env, ...env } });
@@ -284,11 +284,11 @@ export class Engine {
   async *generate(prompt, { signal }) {
     for (const text of prompt) {
       await null;
-      if (this.disposed || signal.aborted) throw Object.assign(new Error("aborted"), { code: "aborted" });
+      if (this.closed || signal.aborted) throw Object.assign(new Error("aborted"), { code: "aborted" });
       yield { text };
     }
   }
-  dispose() { this.disposed = true; }
+  close() { this.closed = true; }
 }
 `;
 
@@ -330,7 +330,7 @@ test("the React hook loads once under StrictMode, streams, stops, and leaves no 
   const running = use("a").write(["w", "x"]);
   use("b");
   await Promise.all([running, settled()]);
-  ok(engines[1].disposed, "another model: the old engine goes");
+  ok(engines[1].closed, "another model: the old engine goes");
   equal(use("b").engine, undefined);
   equal(use("b").error, undefined);
   engines[2].loaded();
@@ -338,5 +338,5 @@ test("the React hook loads once under StrictMode, streams, stops, and leaves no 
   equal(use("b").engine, engines[2]);
   unmount();
   await settled();
-  ok(engines[2].disposed, "unmounted");
+  ok(engines[2].closed, "unmounted");
 });

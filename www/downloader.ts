@@ -159,7 +159,7 @@ export class Downloader {
         if (tries > pauses.length || tooLong) {
           const url = withoutQuery(this.address(file));
           const often = tries > 1 ? `, ${tries} times in a row` : "";
-          const later = tooLong ? `, and wants to be asked again in ${Math.ceil(retryAfter / 1000)} s` : "";
+          const later = tooLong ? `; the server accepts the next request in ${Math.ceil(retryAfter / 1000)} s` : "";
           throw failure("network", `${url}: ${offline ? "the browser is offline" : message}${often}${later}`, detail ?? { url, tries });
         }
         // Random, so that clients do not return at the same time.

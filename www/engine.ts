@@ -147,7 +147,7 @@ export class Engine {
    */
   static async inspect(model: Model, options?: Omit<LoadOptions, "assistant_model">): Promise<Inspection> {
     const engine = await Engine.#begin("inspect", model, options);
-    engine.dispose();
+    engine.close();
     return engine.#info as any;
   }
 
@@ -155,13 +155,13 @@ export class Engine {
     const { args, onProgress, signal, startWorker } = await readLoad(method, model, options);
     if (signal?.aborted) throw aborted(signal);
     const engine = new Engine(args, onProgress, startWorker);
-    const stop = () => engine.#dispose(aborted(signal));
+    const stop = () => engine.#close(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
       await engine.#start(method);
       return engine;
     } catch (error) {
-      engine.dispose();
+      engine.close();
       throw error;
     } finally {
       signal?.removeEventListener("abort", stop);
@@ -281,11 +281,11 @@ export class Engine {
   }
 
   /** Ends the worker and frees the GPU's memory. Running and later calls reject with `aborted`. */
-  dispose() {
-    this.#dispose(aborted());
+  close() {
+    this.#close(aborted());
   }
 
-  #dispose(reason: ForetokenError) {
+  #close(reason: ForetokenError) {
     this.#end ??= reason;
     this.#stop(this.#end);
   }
@@ -380,7 +380,7 @@ export class Engine {
     this.#moreWorkers.delete(id);
   }
 
-  /** Ends the workers and rejects all calls. The next call starts another worker, unless the engine was disposed of. */
+  /** Ends the workers and rejects all calls. The next call starts another worker, unless the engine is closed. */
   #stop(reason: ForetokenError) {
     this.#worker?.terminate();
     this.#worker = null;

@@ -172,8 +172,7 @@ function readLfm(text: string, from: number): Call | null {
 }
 
 /** Returns the text of a string literal of Python. */
-const unquoted = (literal: string) =>
-  literal.slice(1, -1).replace(/\\(.)/gs, (_, escape: string) => ({ n: "\n", t: "\t", r: "\r" })[escape] ?? escape);
+const unquoted = (literal: string) => literal.slice(1, -1).replace(/\\(.)/gs, (_, one: string) => ({ n: "\n", t: "\t", r: "\r" })[one] ?? one);
 
 /** Returns the number of characters at the end of a text that may be the beginning of `mark`. */
 function begun(text: string, mark: string) {

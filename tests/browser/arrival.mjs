@@ -43,7 +43,7 @@ export class Engine {
   warnings = [];
   device = { name: "CPU with 2 threads", backend: "Cpu" };
   memory = {};
-  dispose() {}
+  close() {}
   tokenize = async () => [1];
   generate(prompt, { signal, ...options }) {
     asked.push(options);

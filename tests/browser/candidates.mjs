@@ -105,7 +105,7 @@ const prepare = (page) =>
         const { finish_reason, stats } = await stream.result;
         const { usage, choices } = await engine.chat.completions.create({ messages: [{ role: "user", content: "A story" }], max_tokens: 3 });
         const { backend } = engine.device;
-        engine.dispose();
+        engine.close();
         return { text, finish_reason, stats, usage, choices, backend, skipped: engine.skipped };
       };
     },
@@ -168,9 +168,9 @@ export const tests = {
   async "what the browser has kept need not be downloaded"() {
     const found = await page.evaluate(async () => {
       const here = { model: DRAFT, device: "cpu", max_download: 0 };
-      (await Engine.load(DRAFT, { device: "cpu" })).dispose();
+      (await Engine.load(DRAFT, { device: "cpu" })).close();
       const engine = await Engine.load([here, at()]);
-      engine.dispose();
+      engine.close();
       return [engine.device.backend, engine.skipped];
     });
     check(found[0] !== "server" && found[1].length === 0, JSON.stringify(found));
@@ -179,9 +179,9 @@ export const tests = {
   async "what is kept counts by file: another revision of the same model has to be downloaded"() {
     const found = await page.evaluate(async () => {
       const hub = { model: "owner/tales", endpoint: `${location.origin}/revisions`, device: "cpu" };
-      (await Engine.load(hub.model, { endpoint: hub.endpoint, device: "cpu", revision: "v1" })).dispose();
+      (await Engine.load(hub.model, { endpoint: hub.endpoint, device: "cpu", revision: "v1" })).close();
       const engine = await Engine.load([{ ...hub, revision: "v2", max_download: 0 }, { ...hub, revision: "v1", max_download: 0 }, at()]);
-      engine.dispose();
+      engine.close();
       const { missing_bytes, download_bytes } = await Engine.inspect(hub.model, { endpoint: hub.endpoint, revision: "v3", cache: false });
       return { backend: engine.device.backend, skipped: engine.skipped.map(({ code }) => code), bytes: [missing_bytes, download_bytes] };
     });
@@ -258,7 +258,7 @@ export const tests = {
           const engine = await Engine.load(at(fault));
           const whole = fault === "hangs" ? null : await failed(engine.generate("Once").result);
           const chat = await failed(engine.chat.completions.create({ messages, stream: true }).then((chunks) => Array.fromAsync(chunks)));
-          engine.dispose();
+          engine.close();
           all[fault] = [whole, chat];
         }
         return all;
@@ -309,7 +309,7 @@ export const tests = {
       const form = { response_format: { type: "json_schema", json_schema }, temperature: 0.7, seed: 3, top_p: 0.9, drafter: "lookup", n: null };
       for await (const { choices } of await create({ messages, ...form, stream: true, model: "whatever" })) text += choices[0]?.delta.content ?? "";
       const answer = await create({ messages, prediction: "Once upon" });
-      engine.dispose();
+      engine.close();
       return { text, calls, finish, used, answer };
     });
     equal([text, calls, finish], ["Once upon a time", '{"city":"Rome"}', "tool_calls"], "answers");
@@ -340,7 +340,7 @@ export const tests = {
         engine.generate("Once", { response_format: { type: "regex", regex: "a" } }).result,
       ];
       const refused = await Promise.all(attempts.map((attempt) => failed(attempt).then(({ code }) => code)));
-      engine.dispose();
+      engine.close();
       return { messages: chat.messages, completed, refused };
     });
     equal(messages.at(-1), { role: "assistant", content: "Once upon a time" }, "the answer");
@@ -383,16 +383,16 @@ export const tests = {
       return { aborted, whole, streamed };
     });
     await closed(3);
-    const { disposed, late } = await page.evaluate(async () => {
+    const { ended, late } = await page.evaluate(async () => {
       const messages = [{ role: "user", content: "A story" }];
       const waiting = engine.chat.completions.create({ messages, stream: true }).then(async (chunks) => {
-        for await (const { choices } of chunks) if (choices[0].delta.content === "upon ") engine.dispose();
+        for await (const { choices } of chunks) if (choices[0].delta.content === "upon ") engine.close();
       });
-      return { disposed: await failed(waiting), late: await failed(engine.chat.completions.create({ messages })) };
+      return { ended: await failed(waiting), late: await failed(engine.chat.completions.create({ messages })) };
     });
     await closed(4);
     equal([aborted.code, aborted.detail.text], ["aborted", "Once upon "], "aborted");
     equal([whole.finish_reason, whole.text, streamed], ["aborted", "Once upon ", "Once upon "], "left");
-    equal([disposed.code, late.code], ["aborted", "aborted"], "disposed of");
+    equal([ended.code, late.code], ["aborted", "aborted"], "closed");
   },
 };

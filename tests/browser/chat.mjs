@@ -21,7 +21,7 @@ export class Engine {
   device = { name: "stub", backend: "Cpu" };
   memory = {};
   warnings = [];
-  dispose() {}
+  close() {}
   generate(messages, options) {
     const { signal } = options;
     globalThis.asked = messages;

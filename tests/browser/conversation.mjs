@@ -149,7 +149,7 @@ export const tests = {
           const { text, stats } = await chat.send("And then?").result;
           told.push({ text, cached: stats.num_cached_tokens });
         }
-        engine.dispose();
+        engine.close();
         return told;
       };
       return [await turns({}), await turns({ prompt_cache_bytes: 0 })];
@@ -187,7 +187,7 @@ export const tests = {
         const chat = await other.chat.restore("fox & wolf");
         const said = chat.messages.map(({ role, content }) => [role, content]);
         const { text, stats } = await chat.send("And then?").result;
-        other.dispose();
+        other.close();
         return { said, text, cached: stats.num_cached_tokens, tokens: stats.num_emitted_tokens };
       });
     const restored = await again();

@@ -69,7 +69,7 @@ const write = (page, texts, load) =>
         results.push({ ids, accepted: stats.num_accepted_draft_tokens });
       }
       const { device, warnings } = engine;
-      engine.dispose();
+      engine.close();
       return { results, device, warnings };
     },
     [texts, load],
@@ -108,7 +108,7 @@ export const tests = {
         const texts = [];
         for (const how of options) texts.push((await engine.generate(prompt, { max_new_tokens: ids.length, ...how }).result).token_ids);
         found.push(texts);
-        engine.dispose();
+        engine.close();
       }
       return found;
     }, wanted);
@@ -169,7 +169,7 @@ export const tests = {
             async ([prompt, dtype]) => {
               const engine = await Engine.load(TALES, { device: "cpu", dtype });
               const { logprobs } = await engine.generate(prompt, { max_new_tokens: 12, logprobs: true, top_logprobs: 5 }).result;
-              engine.dispose();
+              engine.close();
               return logprobs;
             },
             [tales[12].prompt, dtype],
@@ -212,7 +212,7 @@ export const tests = {
           ({ code }) => code,
         );
         const { token_ids: ids } = await engine.generate(prompt, { max_new_tokens: 4 }).result;
-        engine.dispose();
+        engine.close();
         return { count, code, after: ids.length };
       },
       [tales[0].prompt, MANY],
@@ -243,7 +243,7 @@ export const tests = {
       const error = await failed(write(Math.floor(900 / ids.length)));
       const after = await write(1);
       const isSame = workers[0] === worker;
-      engine.dispose();
+      engine.close();
       return { error, isSame, texts: [before, after].map(({ token_ids }) => token_ids) };
     }, tales[0].prompt_ids);
     await own.close();

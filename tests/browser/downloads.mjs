@@ -427,7 +427,7 @@ export const files = {
       { clock, files: [WEIGHTS] },
     );
     equal([busy.code, busy.skipped], ["network", []], busy.message);
-    check(busy.message.endsWith("asked again in 3600 s"), busy.message);
+    check(busy.message.endsWith("the next request in 3600 s"), busy.message);
 
     for (const [status, wanted] of [
       [401, "not-found"],
@@ -702,7 +702,7 @@ export const tests = {
         const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret" };
         const engine = await Engine.load("owner/tales", { max_context: 64, assistant_model, cache: options.cache, ...hub });
         const { text, stats } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
-        engine.dispose();
+        engine.close();
         return { text, warnings: [stats.warnings, engine.warnings], models: await Engine.cache.list() };
       }, options);
     const first = await load();

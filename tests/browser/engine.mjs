@@ -95,7 +95,7 @@ const prompts = (kind, chats) =>
       const other = await Engine.load(`/altered/${kind}/models/tales/draft`, { max_context: 64 });
       const texts = [];
       for (const chat of chats) texts.push(await other.detokenize(await other.tokenize(chat)));
-      other.dispose();
+      other.close();
       return texts;
     },
     [kind, chats],
@@ -125,7 +125,7 @@ export const tests = {
             const { token_ids, stats } = await other.generate("Once upon a time, upon a time, upon", { ...options, ...way }).result;
             texts.push({ token_ids, arithmetic: stats.arithmetic, drafts: stats.num_draft_tokens });
           }
-          other.dispose();
+          other.close();
         }
         return texts;
       },
@@ -218,7 +218,7 @@ export const tests = {
         const all = [await text({ speculation: "off" }), await text(way)];
         workers.at(-1).postMessage("go on");
         for (let i = 0; i < 100 && !all.at(-1).drafted; i++) all.push(await text(way));
-        small.dispose();
+        small.close();
         return all;
       },
       [prompt, looked(7)],
@@ -450,7 +450,7 @@ export const tests = {
       async ([prompt, options]) => {
         const other = await Engine.load(TALES, { assistant_model: "/vocabulary/models/tales/draft", max_context: 256, kv_dtype: "f32" });
         const result = await other.generate(prompt, options).result;
-        other.dispose();
+        other.close();
         return result;
       },
       [prompt, { max_new_tokens: FEW, ...MODEL }],
@@ -464,7 +464,7 @@ export const tests = {
     const error = await page.evaluate(async () => {
       const bad = await Engine.load("/unbounded/model", { max_context: 64 });
       const error = await failed(bad.generate("Once", { max_new_tokens: 4 }).result);
-      bad.dispose();
+      bad.close();
       return error;
     });
     equal(error?.code, "non-finite-logits", JSON.stringify(error));
@@ -699,7 +699,7 @@ export const tests = {
         joined: await show({ role: "user", content: parts }),
         refused: await failed(other.chat.completions.create({ messages: [{ role: "user", content: image }], max_tokens: 1 })),
       };
-      other.dispose();
+      other.close();
       return answers;
     });
     equal(
@@ -764,11 +764,11 @@ export const tests = {
     check(stats.num_spec_steps > 0 && stats.wasm_memory < 256e6, "statistics");
   },
 
-  async "dispose ends what runs, and what is asked later"() {
+  async "close ends what runs, and what is asked later"() {
     const codes = await page.evaluate(async () => {
       const other = await Engine.load(DRAFT, { max_context: 64 });
       const running = failed(other.generate("Once", { max_new_tokens: 60 }).result);
-      other.dispose();
+      other.close();
       return [(await running).code, (await failed(other.tokenize("a"))).code];
     });
     equal(codes, ["aborted", "aborted"], "codes");
@@ -951,7 +951,7 @@ export const tests = {
         errors.push([name, await failed(other.generate(prompt, { [name]: value }).result)]);
       const usage = async (more) => (await other.chat.completions.create({ messages: [hi], max_tokens: 1, ...more })).usage.prompt_tokens;
       const completion = [await usage({}), await usage({ tools }), await usage({ tools, tool_choice: "none" })];
-      other.dispose();
+      other.close();
       return { texts, errors, completion };
     });
     equal(
@@ -980,7 +980,7 @@ export const tests = {
         same: await write({ do_sample: true, temperature: 0.5 }),
         plain: await write({ do_sample: false }),
       };
-      other.dispose();
+      other.close();
       return answers;
     });
     equal(

@@ -1,4 +1,4 @@
-// Engines in numbers: models of other kinds, several at once, loaded and disposed of again and again; and what all that costs.
+// Engines in numbers: models of other kinds, several at once, loaded and closed again and again; and what all that costs.
 import { existsSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { check, countWorkers, devtools, equal, faults, launch, open, until } from "./harness.mjs";
@@ -61,7 +61,7 @@ export const tests = {
           async ([name, prompt, prefill_chunk]) => {
             const engine = await Engine.load(`/golden/${name}`, { max_context: 128, prefill_chunk, kv_dtype: "f32" });
             const generation = await engine.generate(prompt, { max_new_tokens: 24, prompt_lookup_num_tokens: 4 }).result;
-            engine.dispose();
+            engine.close();
             return generation;
           },
           [name, ids(name, "prompt_ids"), chunk],
@@ -78,9 +78,9 @@ export const tests = {
       const [one, two] = await Promise.all([Engine.load(TALES, { max_context: 256, kv_dtype: "f32" }), Engine.load(DRAFT, { max_context: 256 })]);
       const write = (engine) => engine.generate(prompt, { max_new_tokens: 12 }).result.then(({ token_ids }) => token_ids);
       const together = await Promise.all([write(one), write(two)]);
-      one.dispose();
+      one.close();
       const alone = await write(two);
-      two.dispose();
+      two.close();
       return { together, alone };
     }, prompt);
     equal(together[0], greedy_ids.slice(0, 12), "the target's ids");
@@ -88,7 +88,7 @@ export const tests = {
     check(together[0].join() !== together[1].join(), "two models");
   },
 
-  async "20 engines loaded and disposed of, at any point, leave no worker and no memory behind"() {
+  async "20 engines loaded and closed, at any point, leave no worker and no memory behind"() {
     /** Loads until this share of a phase is done or, without one, to the end, and then writes. Returns the bytes of buffers, or null. */
     const load = (abortAt) =>
       page.evaluate(async (abortAt) => {
@@ -101,18 +101,18 @@ export const tests = {
         await engine?.generate([1, 2], { max_new_tokens: 2 }).result;
         return allocated ?? null;
       }, abortAt);
-    const dispose = () => page.evaluate(() => engine?.dispose());
+    const close = () => page.evaluate(() => engine?.close());
     const first = await load();
     const limit = (await gpuMemory()) - first / 2;
-    await dispose();
-    const freed = () => until("memory of disposed engines is freed", async () => !(await countWorkers(page)) && (await gpuMemory()) < limit);
+    await close();
+    const freed = () => until("memory of closed engines is freed", async () => !(await countWorkers(page)) && (await gpuMemory()) < limit);
     await freed();
     // Most are given up while they load; the others write.
     const moments = ["download", "upload", "compile"].flatMap((phase) => [0, 0.3, 0.9].map((share) => ({ phase, share })));
     for (let i = 1; i < 20; i++) {
       const allocated = await load(i % 5 === 4 ? undefined : moments[i % 9]);
       if (allocated !== null) equal(allocated, first, `bytes of buffers in cycle ${i}`);
-      await dispose();
+      await close();
     }
     await freed();
   },
@@ -136,7 +136,7 @@ export const tests = {
           runs[name] = (await engine.generate(prompt, { max_new_tokens: 32, ...options }).result).stats;
         }
         const { device } = engine;
-        engine.dispose();
+        engine.close();
         return { device, runs, loading };
       },
       [tales[12].prompt, lookup],

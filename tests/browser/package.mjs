@@ -257,7 +257,7 @@ export const tests = {
       };
       const engine = await Engine.load("/draft/", { worker });
       const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
-      engine.dispose();
+      engine.close();
       const failed = await Engine.load("/draft/", {
         worker: () => {
           throw new DOMException("another origin", "SecurityError");
@@ -376,15 +376,15 @@ export const tests = {
     await until("one worker is left", async () => (await workers()) === 1);
 
     // A page that loads again at once, another model, and the same model after all pages have left it.
-    await c.evaluate(() => engine.dispose());
+    await c.evaluate(() => engine.close());
     await load(c);
     equal(await count(c, 8), 8, "tokens of an engine that was loaded again");
-    await c.evaluate(() => engine.dispose());
+    await c.evaluate(() => engine.close());
     await load(c, { max_context: 128 });
     equal(await workers(), 2, "workers of different models");
     equal(await c.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
-    await c.evaluate(() => engine.dispose());
-    await b.evaluate(() => engine.dispose());
+    await c.evaluate(() => engine.close());
+    await b.evaluate(() => engine.close());
     await c.close();
     await until("one worker is left again", async () => (await workers()) === 1);
     await b.evaluate(() => (globalThis.counts = undefined));

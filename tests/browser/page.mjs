@@ -45,7 +45,7 @@ const hostile = `
     warnings = [];
     device = { name: HOSTILE.join(" ").slice(0, 5000) };
     memory = { target: { weights: 1, kv: 1, scratch: 1 }, draft: null };
-    dispose() {}
+    close() {}
     generate(prompt, { max_new_tokens }) {
       if (max_new_tokens === 1) return { result: Promise.reject(new Error(HOSTILE.join(" "))), async *[Symbol.asyncIterator]() { await this.result; } };
       const ids = HOSTILE.map((_, id) => id);
@@ -291,7 +291,7 @@ export const tests = {
         warnings = [];
         device = { name: "GPU" };
         memory = { target: { weights: 1, kv: 1, scratch: 1 }, draft: null };
-        dispose() {}
+        close() {}
         generate(code) { return { result: new Promise(() => {}), async *[Symbol.asyncIterator]() { throw Object.assign(new ForetokenError(code), { code }); } }; }
       }`;
     const other = await visit({ before: (page) => page.route("**/engine.js", (route) => route.fulfill({ contentType: "text/javascript", body })) });

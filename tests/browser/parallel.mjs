@@ -11,7 +11,7 @@ let page;
 const load = (name, model, options) =>
   page.evaluate(
     async ([name, model, options]) => {
-      globalThis[name]?.dispose();
+      globalThis[name]?.close();
       globalThis[name] = await Engine.load(model, options);
     },
     [name, model, options],
@@ -34,7 +34,7 @@ export const before = async () => {
   await load("one", "/models/tales/target", { max_context: 256 });
   [greedy, sampled] = [await generate("one"), await generate("one", SAMPLED)];
   reports = await page.evaluate(async () => {
-    one.dispose();
+    one.close();
     const reports = [];
     globalThis.two = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 256, sp_degree: 2, onProgress: (at) => reports.push(at) });
     return reports;
@@ -110,14 +110,14 @@ export const tests = {
     check(accepted > 0, "drafts were accepted");
     const device = await page.evaluate(() => {
       const { device } = beside;
-      beside.dispose();
+      beside.close();
       return device;
     });
     equal(device.backend, "BrowserWebGpu", "where the target runs");
     await workers(4, "those before");
     await load("foreign", "/models/tales/target", { assistant_model: "/vocabulary/models/tales/draft", max_context: 256, draft_device: "cpu" });
     const { stats, ...found } = await generate("foreign");
-    await page.evaluate(() => foreign.dispose());
+    await page.evaluate(() => foreign.close());
     same(found, greedy, "drafts go through text");
     check(stats.num_accepted_draft_tokens > 0 && stats.warnings[0].includes("tokenizer"), JSON.stringify(stats));
     await workers(4, "those before");
@@ -197,8 +197,8 @@ export const tests = {
     await workers(4, "after two deaths");
   },
 
-  async "dispose ends all workers"() {
-    await page.evaluate(() => two.dispose());
-    await workers(0, "after dispose");
+  async "close ends all workers"() {
+    await page.evaluate(() => two.close());
+    await workers(0, "after close");
   },
 };

@@ -53,7 +53,7 @@ export const tests = {
     const error = await page.evaluate(async () => {
       const engine = await Engine.load(DRAFT, { device: "cpu" });
       const error = await failed(engine.generate("A", { response_format: { type: "json_object" } }).result);
-      engine.dispose();
+      engine.close();
       return error;
     });
     equal([error?.is, error?.code, error?.detail.url], [true, "network", `${url}/nowhere.wasm`], error?.message);
@@ -74,7 +74,7 @@ export const tests = {
       const error = await page.evaluate(async (call) => {
         const engine = call.includes("engine") && (await Engine.load(DRAFT, { device: "cpu" }));
         const error = await failed(eval(call));
-        if (engine) engine.dispose();
+        if (engine) engine.close();
         return error;
       }, call);
       equal([error?.is, error?.code], [true, "network"], `${call}: ${error?.message}`);
@@ -174,7 +174,7 @@ export const tests = {
       delete globalThis.SharedWorker;
       const engine = await Engine.load(DRAFT, { device: "cpu", shared: true });
       const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
-      engine.dispose();
+      engine.close();
       return { text, shared: engine.warnings.filter((text) => text.includes("shared")) };
     });
     check(found.text, "no text");

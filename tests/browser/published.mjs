@@ -66,7 +66,7 @@ export const tests = {
         const engine = await Engine.load(model, { max_context: 256, ...options });
         texts.push((await engine.generate([{ role: "user", content: "Tell me a tale about a fox." }], { max_new_tokens: 12 }).result).text);
         warnings.push(...engine.warnings);
-        engine.dispose();
+        engine.close();
       }
       return { texts, warnings, several: await failed(Engine.load("owner/tales", hub)) };
     }, SMALL);
@@ -89,7 +89,7 @@ export const tests = {
         for (const more of [{ speculation: "off" }, { drafter: "lookup", prompt_lookup_num_tokens: 10 }]) {
           ids.push((await engine.generate(prompt, { max_new_tokens, ...more }).result).token_ids);
         }
-        engine.dispose();
+        engine.close();
         return { text, ids };
       },
       [question.prompt, question.ids.length],

@@ -74,7 +74,7 @@ export const after = () => browser.close();
 const load = (model, options) =>
   page.evaluate(
     async ([model, options]) => {
-      globalThis.engine?.dispose();
+      globalThis.engine?.close();
       globalThis.engine = await Engine.load(model, options);
     },
     [model, options],

@@ -105,7 +105,7 @@ export const before = async () => {
       const engine = await Engine.load(TARGET, { device: "cpu" });
       const { token_ids } = await engine.generate(PROMPT, { max_new_tokens: 40 }).result;
       const prompt = await engine.tokenize(PROMPT);
-      engine.dispose();
+      engine.close();
       globalThis.written = token_ids;
       return [...prompt, ...token_ids];
     },
@@ -126,7 +126,7 @@ const write = (more, options) =>
       const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36, ...options }).result;
       const { device, memory, warnings } = engine;
       const counters = await engine.counters();
-      engine.dispose();
+      engine.close();
       return { same: token_ids.join() === written.slice(0, 36).join(), stats, device, memory, counters, warnings };
     },
     [more, options],
@@ -224,7 +224,7 @@ export const tests = {
       onLeft = () => {};
       const goesOn = await page.evaluate(async () => {
         const { token_ids } = await engine.generate(PROMPT, { max_new_tokens: 12 }).result;
-        engine.dispose();
+        engine.close();
         return token_ids.join() === written.slice(0, 12).join();
       });
       check(goesOn, `${count} requests: another text`);
@@ -238,7 +238,7 @@ export const tests = {
       const engine = await Engine.load([here, at("locked"), costly, at("ok", load)], { device: "cpu", worker: "/served/worker.js" });
       const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36 }).result;
       const { skipped, device } = engine;
-      engine.dispose();
+      engine.close();
       return { same: token_ids.join() === written.slice(0, 36).join(), sp_degree: stats.distributed?.sp_degree, skipped, backend: device.backend };
     }, TWO);
     equal([found.same, found.sp_degree, found.backend], [true, 2, "vLLM"], "who serves");
@@ -280,10 +280,10 @@ export const tests = {
     );
     equal(met(), [`Bearer ${KEY}`], "a server is met once");
     check(both[0].names[0].startsWith("foretoken ") && !JSON.stringify(both).includes(KEY), `names: ${both[0].names}`);
-    await other.evaluate(() => engine.dispose());
+    await other.evaluate(() => engine.close());
     equal((await load(other, "another")).written, written, "with another key");
     equal(met(), [`Bearer ${KEY}`, "Bearer another"], "keys");
-    await Promise.all([page, other].map((page) => page.evaluate(() => engine.dispose())));
+    await Promise.all([page, other].map((page) => page.evaluate(() => engine.close())));
     await other.close();
   },
 
@@ -309,7 +309,7 @@ export const tests = {
       }
       // The engine goes on with the next call.
       const { token_ids } = await engine.generate(PROMPT, { max_new_tokens: 4 }).result;
-      engine.dispose();
+      engine.close();
       return [heard, token_ids.join() === written.slice(0, 4).join()];
     });
     check(heard[0] >= 1 && heard[1], `${heard}`);
@@ -324,7 +324,7 @@ export const tests = {
         ([fault, options, more, sp_degree]) => {
           const fail = async () => {
             const engine = await Engine.load(at(fault, more), { device: "cpu", worker: "/served/worker.js", sp_degree });
-            await engine.generate(PROMPT, options).result.finally(() => engine.dispose());
+            await engine.generate(PROMPT, options).result.finally(() => engine.close());
           };
           return failed(fail());
         },

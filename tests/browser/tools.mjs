@@ -125,7 +125,14 @@ const ANSWERS = {
 const TEMPLATE =
   "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
 /** Texts of other templates instead of `<tool_call>`; a special token of this model, in place of one that it has, is Mistral's. */
-const WORDS = { hermes: "<tool_call>", mistral: "[TOOL_CALLS]", mistral_args: "[TOOL_CALLS][ARGS]", gemma: "<start_function_call>", gemma4: "<|tool_call>", lfm2: "<|tool_call_start|>" };
+const WORDS = {
+  hermes: "<tool_call>",
+  mistral: "[TOOL_CALLS]",
+  mistral_args: "[TOOL_CALLS][ARGS]",
+  gemma: "<start_function_call>",
+  gemma4: "<|tool_call>",
+  lfm2: "<|tool_call_start|>",
+};
 faults.calling = (_, response, rest) => {
   const format = rest.shift();
   if (!/^tokenizer(_config)?\.json$/.test(rest.at(-1))) return;
@@ -319,7 +326,7 @@ export const tests = {
       const goesOn = await create({ messages: behind, tool_choice: "auto", max_tokens: 4 });
       const cut = await create({ max_tokens: 5 });
       const format = engine.toolFormat;
-      engine.dispose();
+      engine.close();
       return { whole, plain, deltas, named, goesOn, cut, format };
     });
     equal(told.format, "hermes", "format");
@@ -372,7 +379,7 @@ export const tests = {
           };
           const [whole, plain] = [await engine.chat.completions.create(body), await engine.chat.completions.create({ ...body, speculation: "off" })];
           const found = engine.toolFormat;
-          engine.dispose();
+          engine.close();
           return { whole, plain, found };
         },
         [format, parameters],

@@ -24,7 +24,7 @@ const PAGE = `<!doctype html><title>files</title><script type="module">
     const texts = [];
     for (const speculation of ["off", "auto"]) texts.push((await engine.generate(prompt, { max_new_tokens: ids.length, speculation }).result).token_ids);
     const { device, warnings } = engine;
-    engine.dispose();
+    engine.close();
     return { texts, device, warnings };
   };
   for (;;) {

@@ -9,7 +9,7 @@ import { Engine, ForetokenError } from "foretoken";
 import { languageModel } from "foretoken/ai-sdk";
 
 const engine = await Engine.load(process.env.MODEL, { device: "cpu" });
-after(() => engine.dispose());
+after(() => engine.close());
 const model = languageModel(engine, "tales");
 const prompt = "Tell me a tale about a fox.";
 const messages = [{ role: "user", content: prompt }];
@@ -122,7 +122,7 @@ test("a model whose template knows tools calls one, which is executed and answer
     equal(called.toolResults[0].output, `now at ${given.celsius}`);
     deepEqual([called.finishReason, answered.toolCalls.length], ["tool-calls", 0]);
   } finally {
-    engine.dispose();
+    engine.close();
     rmSync(folder, { recursive: true });
   }
 });

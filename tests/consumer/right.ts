@@ -184,7 +184,7 @@ export async function main(): Promise<void> {
   const back: string = await engine.detokenize(ids, { skip_special_tokens: false });
   const { submits, ahead } = await engine.counters();
   console.log(back, submits, ahead, engine.device.name, engine.memory.target.weights, engine.memory.draft?.kv);
-  engine.dispose();
+  engine.close();
 }
 
 main().catch((error: unknown) => {

@@ -57,6 +57,6 @@ void engine.chat.completions.create({ messages, response_format: { type: "yaml" 
 // @ts-expect-error: texts only
 void engine.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }] });
 // @ts-expect-error: no such code
-if (new ForetokenError({ code: "internal", message: "" }).code === "timeout") engine.dispose();
+if (new ForetokenError({ code: "internal", message: "" }).code === "timeout") engine.close();
 // @ts-expect-error: read only
 engine.stats = null;

@@ -49,7 +49,7 @@ export async function findRejected(found, { engine, spec, prompt, options }, { r
       ids.push(...round.tokens.map(({ id }) => id));
     }
   } finally {
-    draft.dispose();
+    draft.close();
   }
 }
 
@@ -70,7 +70,7 @@ class DraftModel {
     return token_ids;
   }
 
-  dispose() {
-    this.#engine?.dispose();
+  close() {
+    this.#engine?.close();
   }
 }

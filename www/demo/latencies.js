@@ -30,6 +30,6 @@ export async function measureLatencies(signal) {
   try {
     return { target, drafter: await latency(draft, signal), acceptance: acceptanceOf(stats) };
   } finally {
-    draft.dispose();
+    draft.close();
   }
 }

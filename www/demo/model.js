@@ -44,7 +44,7 @@ export function choose(spec) {
 
 /** Frees the GPU; the next run loads again. */
 export function forget() {
-  engine?.dispose();
+  engine?.close();
   engine = null;
   tell();
 }
@@ -52,7 +52,7 @@ export function forget() {
 /** Reads the headers of a model. */
 export const inspect = ({ model, file }, signal) => Engine.inspect(model, { ...loading(), file, signal, worker: WORKER });
 
-/** Loads another model, which the caller disposes of. */
+/** Loads another model, which the caller closes. */
 export const open = (model, file, signal) => Engine.load(model, { ...loading(), sp_degree: undefined, file, signal, worker: WORKER });
 
 /** Returns the engine of the chosen model; loads it if needed. @returns {Promise<Engine>} */

@@ -19,6 +19,6 @@ async function write(show, signal) {
     let text = "";
     for await (const piece of engine.generate("Once upon a time", { max_new_tokens: 200, signal })) show((text += piece.text));
   } finally {
-    engine.dispose();
+    engine.close();
   }
 }
