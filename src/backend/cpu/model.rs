@@ -304,7 +304,7 @@ impl CpuMemory {
                 }
             }
             Op::LayerInputNorm { gain } => {
-                // Of the projection times hidden^-0.5.
+                // The norm is that of the projection times hidden^-0.5.
                 let eps = (spec.norm_eps * spec.hidden_size as f64) as f32;
                 pass.layer_inputs = std::mem::take(&mut pass.projected);
                 let width = pass.layer_inputs.width;

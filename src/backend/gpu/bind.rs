@@ -190,7 +190,7 @@ impl<'a> Binder<'a> {
             }
             Op::LayerInputNorm { gain } => {
                 let width = spec.layer_input_size as u32;
-                // Of the projection times hidden^-0.5.
+                // The norm is that of the projection times hidden^-0.5.
                 let eps = (spec.norm_eps * spec.hidden_size as f64) as f32;
                 let dims = NormDims { width, stride: width / 4, head: 0, eps, one: 1.0 };
                 let (x, y) = (&self.projected, &self.layer_inputs);

@@ -27,7 +27,7 @@ pub struct Model {
     layer_inputs: Option<LayerInputs>,
 }
 
-/// What the inputs of all layers are made from.
+/// Weights that make the inputs of all layers.
 struct LayerInputs {
     /// [vocab, layers, layer input].
     embedding: Vec<f32>,
