@@ -300,7 +300,7 @@ pub mod internals {
 }
 
 /// Compiles the examples of the documents.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/chat.md")]
 #[doc = include_str!("../docs/drafters.md")]
