@@ -8,7 +8,7 @@ import { fail } from "../scripts/system.mjs";
 const DRAFT = "smollm2-135m";
 const { values } = parseArgs({
   options: {
-    shapes: { type: "string", default: `${DRAFT},gemma-3-270m,smollm2-360m,qwen3-0.6b,llama-3.2-1b,smollm2-1.7b` },
+    shapes: { type: "string", default: `${DRAFT},gemma-3-270m,smollm2-360m,lfm2-350m,qwen3-0.6b,llama-3.2-1b,lfm2-1.2b,smollm2-1.7b` },
     dtypes: { type: "string", default: "f16,q8,q4" },
     "time-limit": { type: "string", default: "60" },
   },
