@@ -92,8 +92,8 @@ const messages = () => page.$$eval(".message .body", (all) => all.map(({ textCon
 export const tests = {
   async "the shelf names size, licence and use of each model, and the page is sound"() {
     const rows = await page.$$eval("#models li", (all) => all.map(({ textContent }) => textContent));
-    equal(rows.length, 10, "models");
-    for (const row of rows) check(/about [\d.]+ (MB|GB)/.test(row) && /Apache|Gemma|Llama/.test(row), row);
+    equal(rows.length, 14, "models");
+    for (const row of rows) check(/about [\d.]+ (MB|GB)/.test(row) && /Apache|Gemma|Llama|LFM/.test(row), row);
     const [small] = await page.$$eval("[data-model='smollm2-360m'] .facts", (all) => all.map(({ textContent }) => textContent));
     await page.uncheck("#with-draft");
     check(small.includes("369 MB") && (await page.textContent("[data-model='smollm2-360m'] .facts")).includes("271 MB"), "without the draft model it is less");
