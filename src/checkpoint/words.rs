@@ -128,6 +128,11 @@ impl WordFiles<'_> {
         // Layers with and without a window may have heads of different sizes.
         values.insert("global_head_dim".into(), head_dim.into());
         if let Some(of_windows) = self.get("attention.key_length_swa") {
+            for key in ["attention.value_length_swa", "rope.dimension_count_swa"] {
+                if let Some(value) = self.get(key).filter(|value| *value != of_windows) {
+                    return Err(self.bad(key, format!("{value} is not attention.key_length_swa, {of_windows}")));
+                }
+            }
             values.insert("head_dim".into(), of_windows);
         }
         values.entry("hidden_size_per_layer_input").or_insert(0.into());
@@ -150,12 +155,11 @@ impl WordFiles<'_> {
             values.insert("vocab_size".into(), count.into());
         }
         values.insert("tie_word_embeddings".into(), (!weights.contains("output.weight")).into());
-        let lacks_v = |layer| {
-            let has = |tensor: &str| weights.contains(&format!("blk.{layer}.{tensor}.weight"));
-            has("attn_k") && !has("attn_v")
+        let lacks_v = |name: &str| {
+            let layer = name.strip_suffix("attn_k.weight");
+            layer.is_some_and(|layer| !weights.contains(&format!("{layer}attn_v.weight")))
         };
-        let layers = count(&values, "num_hidden_layers").unwrap_or(0);
-        values.insert("attention_k_eq_v".into(), (0..layers).any(lacks_v).into());
+        values.insert("attention_k_eq_v".into(), weights.iter().any(|(name, _)| lacks_v(name)).into());
         values.insert("has_mlp_norm".into(), weights.contains("blk.0.ffn_norm.weight").into());
         let biased = ["attn_q", "attn_qkv"].iter().any(|part| weights.contains(&format!("blk.0.{part}.bias")));
         values.insert("attention_bias".into(), biased.into());

@@ -159,9 +159,11 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
         ("per_layer_config", facts.global_head_dim.is_some()),
     ];
     for key in REFUSED.iter().chain(facts.refused) {
-        let is_supported = supported.contains(&(key, true));
-        // Attention is bidirectional over images alone.
-        let value = keys.optional(key).filter(|value| !is_supported && **value != "vision");
+        let value = keys.optional(key).filter(|value| {
+            // Attention is bidirectional over images alone.
+            let is_of_images = *key == "use_bidirectional_attention" && **value == "vision";
+            !supported.contains(&(key, true)) && !is_of_images
+        });
         if let Some(value) = value.filter(|value| **value != Value::Bool(false) && value.as_f64() != Some(0.0)) {
             return keys.bad(key, format!("{value} is not supported: the model would compute something else"));
         }
@@ -209,7 +211,7 @@ fn layer_input_size(keys: &Keys, facts: &Facts) -> Result<usize> {
     let Some(default) = facts.layer_input_size else { return Ok(0) };
     let size = keys.count_or("hidden_size_per_layer_input", 0..=1 << 16, default)?;
     // Both tables are read with the same token ids.
-    let vocab_size = keys.get("vocab_size").filter(|_| size > 0);
+    let vocab_size = keys.get("vocab_size");
     match keys.optional("vocab_size_per_layer_input").filter(|_| size > 0) {
         _ if !size.is_multiple_of(8) => {
             keys.bad("hidden_size_per_layer_input", format!("{size} is not a multiple of 8"))

@@ -72,17 +72,13 @@ fn share_kv(keys: &Keys, mixers: &mut [Mixer]) -> Result<()> {
     let shared = keys.nullable(key, 0..=mixers.len() - 1, Some(0))?.unwrap_or(0);
     let (own, sharing) = mixers.split_at_mut(mixers.len() - shared);
     for mixer in sharing {
-        let Mixer::Attention(attention) = mixer else { continue };
-        let is_same = |other: &AttentionSpec| {
-            let AttentionSpec { heads, kv_heads, head_dim, window, rope, .. } = *other;
-            (heads, kv_heads, head_dim) == (attention.heads, attention.kv_heads, attention.head_dim)
-                && (window, rope) == (attention.window, attention.rope)
-        };
-        let source = own.iter().rposition(|own| matches!(own, Mixer::Attention(own) if own.window == attention.window));
-        match source.filter(|source| matches!(&own[*source], Mixer::Attention(own) if is_same(own))) {
-            Some(source) => (attention.kv_layer, attention.values_are_keys) = (Some(source), false),
-            None => return keys.bad(key, "no earlier layer has keys and values of the same kind".into()),
+        let Mixer::Attention(attention) = &*mixer else { continue };
+        let has_window = |own: &Mixer| matches!(own, Mixer::Attention(own) if own.window == attention.window);
+        let kv_layer = own.iter().rposition(has_window).filter(|source| own[*source] == *mixer);
+        if kv_layer.is_none() {
+            return keys.bad(key, "no earlier layer has keys and values of the same kind".into());
         }
+        *mixer = Mixer::Attention(AttentionSpec { kv_layer, values_are_keys: false, ..attention.clone() });
     }
     Ok(())
 }
@@ -134,6 +130,9 @@ fn widths(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize, mixers
     let key = "intermediate_size";
     if let Some(Value::Array(_)) = keys.get(key) {
         let widths = keys.numbers(key, mixers.len(), *SIZES.start() as f64..=*SIZES.end() as f64)?;
+        if let Some(width) = widths.iter().find(|width| width.fract() != 0.0) {
+            return keys.bad(key, format!("{width} is not a whole number"));
+        }
         return Ok(widths.into_iter().map(|width| width as usize).collect());
     }
     let size = match facts.mlp_ratio {

@@ -149,21 +149,14 @@ pub enum Output {
         /// Activation of the gate.
         activation: Activation,
     },
-    /// MLP, `activation(result)`.
+    /// MLP, `activation(result)`, times the input of a layer if there is one.
     Activate {
         /// Bias [rows].
         bias: VectorId,
         /// Activation function.
         activation: Activation,
-    },
-    /// MLP, `activation(result) * input of the layer`.
-    LayerGate {
-        /// Zeros [rows].
-        bias: VectorId,
-        /// Layer, for its input.
-        layer: usize,
-        /// Activation function.
-        activation: Activation,
+        /// Layer whose input multiplies the result.
+        input_of: Option<usize>,
     },
     /// Logits, with their bias, factor and bound.
     Logits {

@@ -239,8 +239,11 @@ impl Builder<'_> {
         let up = self.up(*intermediate_size, name);
         let bias = self.bias(spec.mlp.bias, &label(what), &up, order);
         let matrix = self.matrix(&label(what), hidden, &up, order);
-        let output =
-            if spec.mlp.gated { Output::Gate { bias, activation } } else { Output::Activate { bias, activation } };
+        let output = if spec.mlp.gated {
+            Output::Gate { bias, activation }
+        } else {
+            Output::Activate { bias, activation, input_of: None }
+        };
         self.body.push(Op::Matmul { input, matrix, output });
         let down = Part::whole(name(names.down), hidden);
         self.branch(Input::Mlp, *intermediate_size, spec.mlp.bias, &label("down"), down);
@@ -250,7 +253,8 @@ impl Builder<'_> {
         if has_input {
             let part = [Part::whole(name(names.layer_gate), width)];
             let matrix = self.matrix(&label("input gate"), hidden, &part, RowOrder::Stacked);
-            let output = Output::LayerGate { bias: self.constant("zeros", width, 0.0), layer, activation };
+            let bias = self.constant("zeros", width, 0.0);
+            let output = Output::Activate { bias, activation, input_of: Some(layer) };
             self.body.push(Op::Matmul { input: Input::Residual, matrix, output });
             let part = Part::whole(name(names.layer_output), hidden);
             self.branch(Input::Mlp, width, false, &label("input"), part);
@@ -405,8 +409,8 @@ impl fmt::Display for Plan {
                         Output::Residual { .. } => "residual",
                         Output::Normed => "normed",
                         Output::Gate { .. } => "gate",
-                        Output::Activate { .. } => "activate",
-                        Output::LayerGate { .. } => "activate, times the layer's input",
+                        Output::Activate { input_of: None, .. } => "activate",
+                        Output::Activate { input_of: Some(_), .. } => "activate, times the layer's input",
                         Output::Logits { .. } => "logits",
                     };
                     writeln!(f, "matmul           {} -> {kind}", self.matrices[matrix.0])?;

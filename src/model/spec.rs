@@ -296,6 +296,12 @@ impl ModelSpec {
         self.architecture.names(self.naming)
     }
 
+    /// Returns what is added to the mean square of a projection to a layer's input. The norm is that of the projection times
+    /// `hidden_size^-0.5`.
+    pub fn layer_input_eps(&self) -> f32 {
+        (self.norm_eps * self.hidden_size as f64) as f32
+    }
+
     /// Returns the factor for the rows of an embedding table.
     pub fn table_scale(&self, table: Table) -> f32 {
         match table {

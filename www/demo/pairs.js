@@ -154,7 +154,7 @@ export const SHELF = [
     file: "*-it-Q4_K_M.gguf",
     bytes: 3.11e9,
     licence: APACHE,
-    good: "The best answers of this list, in a hundred languages; needs a good GPU.",
+    good: "Long answers, in many languages; needs a GPU with 4 GB of memory.",
   },
 ];
 

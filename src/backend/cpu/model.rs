@@ -304,11 +304,9 @@ impl CpuMemory {
                 }
             }
             Op::LayerInputNorm { gain } => {
-                // The norm is that of the projection times hidden^-0.5.
-                let eps = (spec.norm_eps * spec.hidden_size as f64) as f32;
                 pass.layer_inputs = std::mem::take(&mut pass.projected);
                 let width = pass.layer_inputs.width;
-                norm_parts(&mut pass.layer_inputs, 0..width, vector(gain), eps);
+                norm_parts(&mut pass.layer_inputs, 0..width, vector(gain), spec.layer_input_eps());
             }
             Op::Matmul { input, matrix: MatrixId(matrix), output } => {
                 let x = match input {
@@ -341,16 +339,11 @@ impl CpuMemory {
                         y.add_to_each(vector(bias));
                         pass.mlp = gate(&y, activation);
                     }
-                    Output::Activate { bias, activation: function } => {
+                    Output::Activate { bias, activation: function, input_of } => {
                         y.add_to_each(vector(bias));
                         activation(function, &mut y);
-                        pass.mlp = y;
-                    }
-                    Output::LayerGate { layer, activation: function, .. } => {
-                        activation(function, &mut y);
-                        for row in 0..y.len() {
-                            let inputs = &pass.layer_inputs.row(row)[layer * y.width..];
-                            y.row_mut(row).iter_mut().zip(inputs).for_each(|(gate, input)| *gate *= input);
+                        if let Some(layer) = input_of {
+                            y.multiply_each(&pass.layer_inputs, layer * y.width);
                         }
                         pass.mlp = y;
                     }

@@ -84,6 +84,13 @@ impl Rows {
         arch().dispatch(Add { to: &mut self.data, more: &other.data, factor });
     }
 
+    /// Multiplies each row by the numbers of the same row of `other` from `first` on.
+    pub(super) fn multiply_each(&mut self, other: &Self, first: usize) {
+        for row in 0..self.len() {
+            self.row_mut(row).iter_mut().zip(&other.row(row)[first..]).for_each(|(value, factor)| *value *= factor);
+        }
+    }
+
     /// Multiplies the first numbers of each row by a vector.
     pub(super) fn scale_each(&mut self, vector: &[f32]) {
         for row in 0..self.len() {

@@ -190,9 +190,7 @@ impl<'a> Binder<'a> {
             }
             Op::LayerInputNorm { gain } => {
                 let width = spec.layer_input_size as u32;
-                // The norm is that of the projection times hidden^-0.5.
-                let eps = (spec.norm_eps * spec.hidden_size as f64) as f32;
-                let dims = NormDims { width, stride: width / 4, head: 0, eps, one: 1.0 };
+                let dims = NormDims { width, stride: width / 4, head: 0, eps: spec.layer_input_eps(), one: 1.0 };
                 let (x, y) = (&self.projected, &self.layer_inputs);
                 let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
                 vec![Lowered {
@@ -328,7 +326,6 @@ impl<'a> Binder<'a> {
             Output::Residual { bias } => (Epilogue::Residual, stride(rows), Some(bias), &self.residual),
             Output::Gate { bias, .. } => (Epilogue::Gate, stride(rows / 2), Some(bias), &self.mlp),
             Output::Activate { bias, .. } => (Epilogue::Activate, stride(rows), Some(bias), &self.mlp),
-            Output::LayerGate { bias, .. } => (Epilogue::Activate, stride(rows), Some(bias), &self.mlp),
             Output::Rotary { layer, bias } => {
                 (Epilogue::Rotary, self.heads(layer).q_stride as usize, Some(bias), &self.query)
             }
@@ -337,7 +334,7 @@ impl<'a> Binder<'a> {
         let bias = bias.unwrap_or(VectorId(0));
         let (heads, table, kv) = match output {
             Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.layers[layer]),
-            Output::LayerGate { .. } => (self.heads(0), self.layer_inputs.clone(), &self.unused[0]),
+            Output::Activate { input_of: Some(_), .. } => (self.heads(0), self.layer_inputs.clone(), &self.unused[0]),
             _ => (self.heads(0), self.vector(norms.gain.unwrap_or(bias)), &self.unused[0]),
         };
         let left = if norms.gain.is_some() { self.gained.clone() } else { self.unused[1].whole() };
@@ -345,7 +342,9 @@ impl<'a> Binder<'a> {
         let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.blueprint.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
         let (factors, first_factor) = match output {
-            Output::LayerGate { layer, .. } => (self.layer_inputs_width(), layer * spec.layer_input_size),
+            Output::Activate { input_of: Some(layer), .. } => {
+                (self.layer_inputs_width(), layer * spec.layer_input_size)
+            }
             _ => (0, 0),
         };
         let is_head = u32::from(matches!(output, Output::Logits { .. }));
