@@ -480,6 +480,11 @@ fn inspect_needs_headers_only() {
     for part in ["Llama: 8 layers", "F16", "KV cache", "embed", "layer 7 down", "logits"].into_iter().chain(reading) {
         assert!(table.out.contains(part), "{part}: {}", table.out);
     }
+    // The most titles that a model has.
+    let gemma4 = run(&["inspect", "tests/golden/models/gemma4"]);
+    for line in gemma4.out.lines().take_while(|line| *line != "plan").filter(|line| !line.starts_with(' ')) {
+        assert!(line[..12].ends_with(' ') && !line[12..].starts_with(' '), "{line}");
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl fmt::Display for InspectReport {
             spec.max_position_embeddings
         )?;
         for (title, line) in reading(spec) {
-            writeln!(f, "{title:<12}{line}")?;
+            writeln!(f, "{title:<11} {line}")?;
         }
         writeln!(f, "files       {}", Bytes(*download_bytes))?;
         for (dtype, DtypeShare { count, bytes }) in &tensors.dtypes {

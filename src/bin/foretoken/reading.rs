@@ -70,10 +70,10 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let norm = if spec.embedding_norm { "normalised, " } else { "" };
     lines.push(("embedding", format!("{scale}{norm}{head}")));
     if spec.layer_input_size > 0 {
-        lines.push(("layer inputs", format!("{} numbers from a second embedding", spec.layer_input_size)));
+        lines.push(("inputs", format!("{} numbers for each layer, from a second embedding", spec.layer_input_size)));
     }
     if spec.layer_scale {
-        lines.push(("layer factors", "the residual stream times a number after each layer".into()));
+        lines.push(("factors", "the residual stream times a number after each layer".into()));
     }
     let mut logits = Vec::new();
     if spec.head_bias {
