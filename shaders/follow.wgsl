@@ -1,7 +1,8 @@
 // Begins a round after one that the CPU has not read yet. Counts the draft tokens that the target accepted in that round, and
 // advances the text by them and the target's own token. The new round has the same number of rows. Its draft model first reads the
-// token before the pending one, which it may have missed.
+// token before the pending one, which it may have missed. Recurrent states are saved in turn, as in src/target/rollback.rs.
 const THREADS = 64u;
+const ROUND_SLOTS = 3u;  // all but the last of DeltaHistory::SLOTS
 
 @group(0) @binding(0) var<storage, read_write> step: Step;                // the target's
 @group(0) @binding(1) var<storage, read_write> draft_step: Step;
@@ -47,11 +48,17 @@ fn main(@builtin(local_invocation_index) thread: u32) {
     }
     if (thread == 0u) {
         step.position = position + 1u + accepted;
+        step.slot = step.save_slot;
+        step.base = step.save_at;
+        step.save_slot = (step.save_slot + 1u) % ROUND_SLOTS;
+        step.save_at = step.position;
         draft_step.position = position + accepted;
         draft_step.rows = 2u;
         draft_step.token = pending - 1u;
         draft_step.logit_row = 1u;
         draft_step.out = drafts;
         draft_step.draft_row = 0u;
+        draft_step.save_slot = (draft_step.save_slot + 1u) % ROUND_SLOTS;
+        draft_step.save_at = draft_step.position;
     }
 }

@@ -165,7 +165,7 @@ export async function complete(engine: Engine, body: ChatRequest & { stream?: bo
   // The marks of calls may be special tokens.
   if (tools) options.skip_special_tokens = false;
   if (tools?.response_format) options.response_format = tools.response_format;
-  const newReader = () => (toolbox && tools ? new toolbox.AnswerReader(tools.format, tools.names, tools.most) : AS_IT_IS);
+  const newReader = () => (toolbox && tools ? new toolbox.AnswerReader(tools.format, tools.tools, tools.most) : AS_IT_IS);
   if (prediction !== undefined) options.prediction = expected(prediction);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();

@@ -4,13 +4,14 @@ import type { Engine } from "./engine.js";
 
 /**
  * How the model's chat template writes calls:
- * `hermes` (Qwen, SmolLM, Hermes) `<tool_call>{"name", "arguments"}</tool_call>`; `llama` `{"name", "parameters"}`, with or without
+ * `hermes` (Qwen, SmolLM, Hermes) `<tool_call>{"name", "arguments"}</tool_call>`; `xml` (Qwen3.5, Qwen3-Coder)
+ * `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`; `llama` `{"name", "parameters"}`, with or without
  * `<|python_tag|>`; `mistral` `[TOOL_CALLS][{"name", "arguments"}]`; `mistral_args`, of its later models, `[TOOL_CALLS]name[ARGS]{}`;
  * `gemma` (FunctionGemma) `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`; `gemma4` the same with other marks,
  * `<|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>`; `lfm2` `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON in it.
  */
 
-export type ToolFormat = "hermes" | "llama" | "mistral" | "mistral_args" | "gemma" | "gemma4" | "lfm2";
+export type ToolFormat = "hermes" | "xml" | "llama" | "mistral" | "mistral_args" | "gemma" | "gemma4" | "lfm2";
 
 /** `arguments` are JSON */
 export type ToolCall = { id: string; type: "function"; function: { name: string; arguments: string } };
@@ -31,8 +32,14 @@ type Call = {
   end: number;
 };
 
-const FORMATS: Record<ToolFormat, { open: string; close: string; isBare?: true; read: (text: string, from: number) => Call | null }> = {
+/** Tools that may be called: their names, and schemas of their parameters. */
+export type Callable = Record<string, any>;
+
+type Format = { open: string; close: string; isBare?: true; read: (text: string, from: number, tools: Callable) => Call | null };
+
+const FORMATS: Record<ToolFormat, Format> = {
   hermes: { open: "<tool_call>", close: "</tool_call>", read: readJson },
+  xml: { open: "<tool_call>", close: "</tool_call>", read: readXml },
   llama: { open: "<|python_tag|>", close: "", isBare: true, read: readJson },
   mistral: { open: "[TOOL_CALLS]", close: "]", read: (text, from) => readJson(text, skip(text, from, /\s*\[?/y)) },
   mistral_args: { open: "[TOOL_CALLS]", close: "", read: readNamed },
@@ -107,6 +114,41 @@ function parsed(json: string) {
   } catch {
     return undefined;
   }
+}
+
+/** `<function=name><parameter=key>value</parameter></function>`. */
+function readXml(text: string, from: number, tools: Callable): Call | null {
+  let at = skip(text, from, /\s*/y);
+  if (text[at] === "{") return readJson(text, at);
+  const head = /<function=([\w.-]+)>\s*/y;
+  head.lastIndex = at;
+  const name = head.exec(text)?.[1];
+  const begin = text.slice(at);
+  if (!name) return "<function=".startsWith(begin) || /^<function=[\w.-]*$/.test(begin) ? { arguments: "", end: -1 } : null;
+  const call: Call = { name, arguments: "", end: -1 };
+  const parameter = /<parameter=([^<>]+)>\n?(.*?)\n?<\/parameter>\s*/sy;
+  at = head.lastIndex;
+  for (;;) {
+    parameter.lastIndex = at;
+    const found = parameter.exec(text);
+    if (!found) break;
+    const [all, key = "", value = ""] = found;
+    call.arguments += `${call.arguments ? ", " : "{"}${JSON.stringify(key)}: ${jsonOf(value, tools[name]?.properties?.[key])}`;
+    at += all.length;
+  }
+  const end = skip(text, at, /<\/function>/y);
+  const rest = text.slice(at);
+  const isCut = ["</function>", "<parameter="].some((mark) => mark.startsWith(rest)) || rest.startsWith("<parameter=");
+  // Only what was begun is a call, and the next text may continue it.
+  if (end === at && isCut) return call;
+  return end > at || call.arguments ? { ...call, arguments: `${call.arguments || "{"}}`, end } : null;
+}
+
+/** Returns the JSON of a value that is written without quotes. The schema decides whether it is a text. */
+function jsonOf(value: string, schema: any): string {
+  const json = LITERALS[value] ?? value;
+  const isText = !schema || schema.type === "string" || schema.enum?.includes(value) || schema.const === value;
+  return isText || parsed(json) === undefined ? JSON.stringify(value) : json;
 }
 
 /** `name[ARGS]{...}`, with or without a `[CALL_ID]`. */
@@ -185,7 +227,7 @@ function begun(text: string, mark: string) {
  * Splits an answer into its content and the calls of the named tools. If the answer continues (not `isWhole`), both are beginnings.
  * @param text with special tokens
  */
-export function readAnswer(text: string, format: ToolFormat, names: readonly string[], isWhole: boolean) {
+export function readAnswer(text: string, format: ToolFormat, tools: Callable, isWhole: boolean) {
   const { open, close, isBare, read } = FORMATS[format];
   const calls: (Call & { name: string })[] = [];
   // At the beginning and after a thought, calls may begin without a mark.
@@ -212,9 +254,9 @@ export function readAnswer(text: string, format: ToolFormat, names: readonly str
       continue;
     }
     if (start < 0) break;
-    const call = read(text, text.startsWith(open, start) ? start + open.length : start);
+    const call = read(text, text.startsWith(open, start) ? start + open.length : start, tools);
     // A call is never taken back, so its arguments must have begun.
-    const isCall = call?.name !== undefined && names.includes(call.name) && (call.arguments !== "" || call.end >= 0);
+    const isCall = call?.name !== undefined && Object.hasOwn(tools, call.name) && (call.arguments !== "" || call.end >= 0);
     if (!isCall) {
       // The next text decides.
       if (call && call.end < 0 && !isWhole) return { content: (content + text.slice(at, start)).trimEnd(), calls };
@@ -224,7 +266,7 @@ export function readAnswer(text: string, format: ToolFormat, names: readonly str
     }
     content += text.slice(at, start);
     // The call may be in a thought that the prompt has opened.
-    if (!isWhole && !hasThought && format === "hermes" && content.trim()) return { content: content.trimEnd(), calls };
+    if (!isWhole && !hasThought && ["hermes", "xml"].includes(format) && content.trim()) return { content: content.trimEnd(), calls };
     calls.push({ ...call, arguments: escaped(call.arguments) } as Call & { name: string });
     if (call.end < 0) return { content: content.trimEnd(), calls };
     at = skip(text, call.end, /[\s;,]*/y);
@@ -248,18 +290,18 @@ export class AnswerReader {
   calls: ToolCall[] = [];
 
   declare format;
-  declare names;
+  declare tools;
   declare most;
 
   /** @param most maximum number of calls */
-  constructor(format: ToolFormat, names: readonly string[], most: number = Infinity) {
+  constructor(format: ToolFormat, tools: Callable, most: number = Infinity) {
     this.format = format;
-    this.names = names;
+    this.tools = tools;
     this.most = most;
   }
 
   read(piece: string, isWhole: boolean = false): { content?: string; tool_calls?: ToolCallDelta[] }[] {
-    const { content, calls } = readAnswer((this.#text += piece), this.format, this.names, isWhole);
+    const { content, calls } = readAnswer((this.#text += piece), this.format, this.tools, isWhole);
     const deltas = [];
     if (content.length > this.#content) deltas.push({ content: content.slice(this.#content) });
     this.#content = Math.max(this.#content, content.length);
@@ -282,6 +324,7 @@ export class AnswerReader {
 /** Marks around calls, which are special tokens of many models. */
 const MARKS: Record<ToolFormat, string[]> = {
   hermes: ["<tool_call>", "</tool_call>"],
+  xml: ["<tool_call>", "</tool_call>"],
   llama: [],
   mistral: ["[TOOL_CALLS]"],
   mistral_args: ["[TOOL_CALLS]", "[ARGS]"],
@@ -318,14 +361,14 @@ export function calling(
   const isTool = (tool: any) => tool?.type === "function" && typeof tool.function?.name === "string";
   if (!Array.isArray(tools) || !tools.every(isTool))
     throw badOption("tools", tools, 'a list of { type: "function", function: { name, description, parameters } }');
-  const names = tools.map((tool) => tool.function.name);
-  if (named && !names.includes(named)) throw badOption("tool_choice", named, names.join(", "));
+  const known: Callable = Object.fromEntries(tools.map(({ function: { name, parameters } }) => [name, parameters]));
+  if (named && !Object.hasOwn(known, named)) throw badOption("tool_choice", named, Object.keys(known).join(", "));
   if (choice === "none") return null;
-  if (choice === "auto") return format && { format, names, most: isParallel ? Infinity : 1 };
+  if (choice === "auto") return format && { format, tools: known, most: isParallel ? Infinity : 1 };
   if (!format) throw badOption("tool_choice", choice, "auto: the model writes calls in an unknown way");
   const callable = tools.filter(({ function: { name } }) => !named || name === named);
   const grammar = mustCall(format, callable, isParallel && !named, (text) => marks[text] ?? JSON.stringify(text));
-  return { format, names, most: Infinity, response_format: { type: "grammar" as const, grammar } };
+  return { format, tools: known, most: Infinity, response_format: { type: "grammar" as const, grammar } };
 }
 
 /** Usual spaces in JSON. */
@@ -352,12 +395,14 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
     if (format === "mistral_args") return `${JSON.stringify(name)} ${mark("[ARGS]")} ${json({ type: "object", ...parameters })}`;
     if (format === "gemma" || format === "gemma4")
       return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark(QUOTES[format]), rules)}`;
+    if (format === "xml") return xmlCall(name, parameters, rules);
     const properties = { name: { const: name }, [key]: below(`#/properties/${key}`, { type: "object", ...parameters }) };
     return json({ type: "object", properties, required: ["name", key], additionalProperties: false });
   });
   const any = `(${calls.map((_, i) => `call_${i}`).join(" | ")})`;
   const [before, one, between, after] = {
     hermes: ["", `${mark("<tool_call>")} "\\n" ${any} "\\n" ${mark("</tool_call>")}`, '"\\n"', ""],
+    xml: ["", `${mark("<tool_call>")} "\\n" ${any} "\\n" ${mark("</tool_call>")}`, '"\\n"', ""],
     llama: ["", any, '"; "', ""],
     mistral: [`${mark("[TOOL_CALLS]")} "["`, any, '", "', '"]"'],
     mistral_args: ["", `${mark("[TOOL_CALLS]")} ${any}`, "", ""],
@@ -368,6 +413,18 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
   return [`start: ${before} one ${several ? `(${between} one)*` : ""} ${after}`, `one: ${one}`, ...calls.map((call, i) => `call_${i}: ${call}`), ...rules].join(
     "\n",
   );
+}
+
+/** Returns the grammar of a call in XML. Texts are written as they are, other values as JSON. @param rules of the grammar, to which more are added */
+function xmlCall(name: string, { properties = {}, required = [], $defs, definitions }: any, rules: string[]): string {
+  const fields = Object.entries<any>(properties).map(([key, schema]) => {
+    const isText = schema.type === "string" || "const" in schema || schema.enum;
+    const value = isText ? gemmaValue(schema, "", rules) : json({ ...schema, $defs, definitions });
+    const rule = `field_${rules.length}`;
+    rules.push(`${rule}: ${JSON.stringify(`<parameter=${key}>\n`)} ${value} ${JSON.stringify("\n</parameter>\n")}`);
+    return required.includes(key) ? rule : `${rule}?`;
+  });
+  return [JSON.stringify(`<function=${name}>\n`), ...fields, '"</function>"'].join(" ");
 }
 
 /** Keywords of JSON Schema that do not restrict a value. */

@@ -24,5 +24,11 @@ fn finish(row: u32, drafting: bool, best: Best, logit: f32) {
         step.logit_row = 0u;
         step.out += 1u;
         step.draft_row += 1u;
+        // Most of a draft may be rejected, so later passes save no state, and start from that of the first.
+        if (step.save_at != UNSAVED) {
+            step.slot = step.save_slot;
+            step.base = step.save_at;
+            step.save_at = UNSAVED;
+        }
     }
 }

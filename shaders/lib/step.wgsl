@@ -6,4 +6,11 @@ struct Step {
     logit_row: u32,  // first row whose logits are needed
     out: u32,        // index in `round` for the first sampled id
     draft_row: u32,  // draft tokens between the pending token and the first such row; row for its logits
+    // Recurrent states, as in src/target/rollback.rs.
+    slot: u32,       // slot of the state to start from
+    base: u32,       // tokens before this state
+    save_slot: u32,  // slot of the state to save
+    save_at: u32,    // tokens before the state to save, or UNSAVED
 }
+
+const UNSAVED = 0xffffffffu;

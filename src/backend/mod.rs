@@ -8,7 +8,7 @@ use self::cpu::Processor;
 use crate::constraint::Shared;
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
-use crate::model::{Blueprint, CHECKPOINT, Capacity, Memory, Mixer, ModelSpec};
+use crate::model::{Blueprint, CHECKPOINT, Capacity, DeltaHistory, Memory, Mixer, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::target::{Drafting, Queue, Rollback, Translate};
 use async_trait::async_trait;
@@ -82,11 +82,13 @@ impl Device {
 
 /// Returns the lengths to which a model's text can be cut.
 fn rollback(blueprint: &Blueprint) -> Rollback {
-    let taps = blueprint.spec.largest(|layer| match layer.mixer {
-        Mixer::Attention(_) => 0,
-        Mixer::ShortConv { taps } => taps,
-    });
-    if taps == 0 { Rollback::default() } else { Rollback::new(taps - 1, blueprint.history(taps).reach(), CHECKPOINT) }
+    // No model has both convolutions and delta nets.
+    let recurrent = blueprint.spec.layers.iter().find(|layer| layer.attention().is_none());
+    match recurrent.map(|layer| &layer.mixer) {
+        Some(Mixer::ShortConv { taps }) => Rollback::of_inputs(taps - 1, blueprint.history(*taps).reach(), CHECKPOINT),
+        Some(Mixer::DeltaNet(_)) => Rollback::of_states(DeltaHistory::SLOTS, DeltaHistory::REACH),
+        Some(Mixer::Attention(_)) | None => Rollback::default(),
+    }
 }
 
 /// Creates the state of a draft model; unused without one.

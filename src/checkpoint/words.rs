@@ -6,7 +6,7 @@ use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
-const WORDS: [(&str, &[&str]); 31] = [
+const WORDS: [(&str, &[&str]); 36] = [
     ("max_position_embeddings", &["context_length"]),
     ("num_hidden_layers", &["block_count"]),
     ("hidden_size", &["embedding_length"]),
@@ -22,6 +22,11 @@ const WORDS: [(&str, &[&str]); 31] = [
     ("sliding_window_pattern", &["attention.sliding_window_pattern"]),
     ("use_parallel_residual", &["use_parallel_residual"]),
     ("conv_L_cache", &["shortconv.l_cache"]),
+    ("full_attention_interval", &["full_attention_interval"]),
+    ("linear_conv_kernel_dim", &["ssm.conv_kernel"]),
+    ("linear_key_head_dim", &["ssm.state_size"]),
+    ("linear_num_key_heads", &["ssm.group_count"]),
+    ("linear_num_value_heads", &["ssm.time_step_rank"]),
     ("num_kv_shared_layers", &["attention.shared_kv_layers"]),
     ("hidden_size_per_layer_input", &["embedding_length_per_layer_input"]),
     ("original_max_position_embeddings", &["rope.scaling.original_context_length"]),
@@ -110,6 +115,7 @@ impl WordFiles<'_> {
             values.insert("num_key_value_heads".into(), heads.into());
         }
         let count = |values: &Map<String, Value>, word: &str| values.get(word).and_then(Value::as_u64);
+        self.add_recurrence(&mut values)?;
         let heads = count(&values, "num_attention_heads");
         let shared = count(&values, "hidden_size").zip(heads).and_then(|(size, heads)| size.checked_div(heads));
         if let Some(heads) = heads {
@@ -177,6 +183,26 @@ impl WordFiles<'_> {
         self.add_factors(weights, &mut scaling).await?;
         values.insert("rope_scaling".into(), scaling.into());
         Ok(values)
+    }
+
+    /// Adds what some files say about delta nets in other words.
+    fn add_recurrence(&self, values: &mut Map<String, Value>) -> Result<()> {
+        let number = |key: &str| self.get(key).and_then(|value| value.as_u64());
+        let Some(all) = number("block_count") else { return Ok(()) };
+        // The last layers draft further tokens. The model itself does not use them.
+        let layers = all.saturating_sub(number("nextn_predict_layers").unwrap_or(0));
+        values.insert("num_hidden_layers".into(), layers.into());
+        if let Some(Value::Array(recurs)) = self.get("attention.recurrent_layers") {
+            let kind = |recurs| if recurs == &Value::Bool(true) { "linear_attention" } else { "full_attention" };
+            values.insert("layer_types".into(), recurs.iter().take(layers as usize).map(kind).collect());
+        }
+        if let Some((width, heads)) = number("ssm.inner_size").zip(number("ssm.time_step_rank")) {
+            match width.checked_div(heads).filter(|_| width.is_multiple_of(heads)) {
+                Some(size) => values.insert("linear_value_head_dim".into(), size.into()),
+                None => return Err(self.bad("ssm.inner_size", format!("{width} is no multiple of ssm.time_step_rank"))),
+            };
+        }
+        Ok(())
     }
 
     /// Adds RoPE wavelength factors, which are stored as tensors: one for Llama 3 and Gemma 4, two for Phi 3.

@@ -69,8 +69,10 @@ pub enum Kernel {
     AttentionMerge,
     /// Short convolution over positions.
     ShortConv,
-    /// Gates of attention heads.
-    HeadGate,
+    /// Gated delta net, with this many elements per head of q and k.
+    DeltaNet(u32),
+    /// Gates of heads, after a norm in delta nets.
+    GateHeads,
     /// Removal of tokens that a constraint does not allow.
     Mask,
     /// Biases and penalties of single logits.
@@ -254,7 +256,8 @@ impl Kernel {
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::ShortConv => vec![step, shader!("short_conv.wgsl")],
-            Self::HeadGate => vec![step, shader!("head_gate.wgsl")],
+            Self::DeltaNet(_) => vec![step, shader!("delta_net.wgsl")],
+            Self::GateHeads => vec![step, sum, shader!("gate_heads.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
             Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
@@ -302,6 +305,7 @@ impl Kernel {
                 let sizes = format!("const THREADS = {threads}u;\nconst COLUMNS = {columns}u;");
                 vec![sizes, repeated(shader!("lib/vectors.wgsl"), "VECTORS", vectors)]
             }
+            Self::DeltaNet(key_dim) => vec![format!("const KEY_DIM = {key_dim}u;")],
             _ => Vec::new(),
         };
         varying.iter().map(String::as_str).chain(parts).collect::<Vec<_>>().join("\n")
@@ -316,7 +320,8 @@ impl Kernel {
         all.extend([
             Self::Quantise,
             Self::ShortConv,
-            Self::HeadGate,
+            Self::DeltaNet(128),
+            Self::GateHeads,
             Self::Mask,
             Self::Keep,
             Self::Logprobs,

@@ -1,7 +1,7 @@
 //! Table of architectures with the facts about each. No other module checks which architecture a model has.
 
 use super::names::{Names, Naming};
-use super::spec::QkNorm;
+use super::spec::{AttentionGate, QkNorm};
 use super::table;
 use crate::error::{Error, Result};
 use serde::Serialize;
@@ -38,6 +38,8 @@ architectures! {
     Qwen2 => QWEN2,
     /// Qwen3, dense.
     Qwen3 => QWEN3,
+    /// Qwen3.5, dense, text only: gated attention in some layers, delta nets in the others.
+    Qwen3_5 => QWEN3_5,
     /// SmolLM3, with layers that do not rotate.
     SmolLm3 => SMOL_LM3,
     /// Gemma 3, text only.
@@ -257,8 +259,10 @@ pub(super) struct Facts {
     pub qkv_bias: ProjectionBias,
     pub output_bias: ProjectionBias,
     pub qk_norm: Option<QkNorm>,
-    /// `true`: heads of attention have gates, and parts of a layer norms after them, unless config keys say that they do not.
-    pub gated_sandwich: bool,
+    /// Gates of attention's output, unless `use_attention_gate` is false.
+    pub attention_gate: Option<AttentionGate>,
+    /// `true`: parts of a layer have norms after them only if `use_sandwich_norm` is true or missing.
+    pub sandwich_key: bool,
     /// `true`: the MLP is gated; `false`: plain.
     pub gated: bool,
     pub activation: &'static str,
@@ -269,6 +273,8 @@ pub(super) struct Facts {
     pub adjusted_mlp: bool,
     /// Default of `conv_L_cache`, the taps of short convolutions; `None`: no layer has one.
     pub short_conv: Option<usize>,
+    /// `true`: layers without attention are delta nets.
+    pub delta_net: bool,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
     /// `true`: embedding rows are normalised.

@@ -1,6 +1,6 @@
 //! Blueprint of a model before it is on a device: its plan, the storage of its matrices, and its capacity.
 
-use super::{ConvHistory, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
+use super::{ConvHistory, DeltaHistory, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
@@ -50,10 +50,20 @@ impl Blueprint {
         self.spec.layers.iter().map(move |layer| match &layer.mixer {
             Mixer::Attention(attention) => (2 * attention.kv_width() * stored) as u64 * self.capacity.kv_dtype.size(),
             Mixer::ShortConv { taps } => 4 * self.history(*taps).len(positions) as u64,
+            Mixer::DeltaNet(delta) => 4 * DeltaHistory { spec: *delta }.numbers() as u64,
         })
     }
 
-    /// Returns the bytes of the keys, values and histories of `positions` positions.
+    /// Like [`Blueprint::layer_bytes`], of a copy from which the text can be continued: one state of a delta net suffices.
+    pub fn copied_bytes(&self, positions: usize, stored: usize) -> impl Iterator<Item = u64> {
+        let layers = self.layer_bytes(positions, stored).zip(&self.spec.layers);
+        layers.map(|(bytes, layer)| match layer.delta_net() {
+            Some(delta) => 4 * DeltaHistory { spec: *delta }.slot_len() as u64,
+            None => bytes,
+        })
+    }
+
+    /// Returns the bytes of the keys, values and recurrent state of `positions` positions.
     pub fn kv_bytes(&self, positions: usize) -> u64 {
         self.layer_bytes(positions, positions).sum()
     }

@@ -133,7 +133,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         attention_cap: cap(&keys, "attn_logit_softcapping", facts.attention_cap)?,
         qkv_bias: bias(&keys, facts.qkv_bias)?,
         output_bias: bias(&keys, facts.output_bias)?,
-        attention_gate: facts.gated_sandwich && keys.flag("use_attention_gate", true)?,
+        attention_gate: if keys.flag("use_attention_gate", true)? { facts.attention_gate } else { None },
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
         layer_input_size: layer_input_size(&keys, facts)?,
@@ -185,7 +185,7 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
 }
 
 fn residual(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Residual> {
-    if facts.gated_sandwich && !keys.flag("use_sandwich_norm", true)? {
+    if facts.sandwich_key && !keys.flag("use_sandwich_norm", true)? {
         return Ok(Residual::Sequential);
     }
     let Some(default) = facts.parallel_residual else { return Ok(facts.residual) };

@@ -4,7 +4,7 @@ use super::architecture::{Facts, KvHeads, LayerTypes, Slides, Unrotated};
 use super::config::FACTORS;
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{AttentionSpec, LayerSpec, Mixer};
+use super::spec::{AttentionSpec, DeltaSpec, LayerSpec, Mixer};
 use crate::error::Result;
 use serde_json::Value;
 use std::ops::RangeInclusive;
@@ -12,6 +12,9 @@ use std::ops::RangeInclusive;
 const SIZES: RangeInclusive<usize> = 1..=1 << 18;
 const HEADS: RangeInclusive<usize> = 1..=1024;
 const HEAD_DIMS: RangeInclusive<usize> = 4..=512;
+/// A thread of the kernel holds a column of a state.
+const KEY_DIMS: RangeInclusive<usize> = 4..=256;
+const TAPS: RangeInclusive<usize> = 2..=32;
 
 /// Reads all layers.
 pub(super) fn layers(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize) -> Result<Vec<LayerSpec>> {
@@ -55,7 +58,7 @@ fn check_heads(keys: &Keys, layers: &[LayerSpec]) -> Result<()> {
 /// Checks that rows of different widths end at whole chunks of weights: layers share buffers, and what a row leaves after the end of a
 /// narrower one is not zero.
 fn check_widths(keys: &Keys, layers: &[LayerSpec], hidden_size: usize) -> Result<()> {
-    let mixed = |layer: &LayerSpec| layer.attention().map_or(hidden_size, AttentionSpec::q_width);
+    let mixed = |layer: &LayerSpec| layer.mixed_width(hidden_size);
     let inner = |layer: &LayerSpec| layer.intermediate_size;
     for (key, width) in [("head_dim", &mixed as &dyn Fn(&LayerSpec) -> usize), ("intermediate_size", &inner)] {
         let odd = layers.iter().map(width).find(|width| !width.is_multiple_of(8));
@@ -156,7 +159,7 @@ fn widths(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize, mixers
     Ok(mixers.iter().map(|mixer| size * factor(mixer)).collect())
 }
 
-/// Returns the mixer of each layer: `attention` with what differs, or a short convolution.
+/// Returns the mixer of each layer: `attention` with what differs, or a recurrent one.
 fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
     let has_window = match facts.slides {
         Slides::Never => false,
@@ -169,7 +172,7 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
         LayerTypes::No => None,
         LayerTypes::Optional => keys.list("layer_types", count..=count)?,
     };
-    let taps = facts.short_conv.map(|taps| keys.count_or("conv_L_cache", 2..=32, taps)).transpose()?;
+    let recurrent = recurrent(keys, facts)?;
     let attends = attends(keys, facts, count)?;
     let slides: Vec<bool> = match facts.slides {
         _ if types.is_some() => vec![false; count],
@@ -187,13 +190,14 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
     let spec = |(i, (slides, rotates)): (usize, (bool, bool))| {
         let bad = |reason: String| keys.bad("layer_types", reason);
         let slides = match types.map(|types| &types[i]) {
-            None if !attends[i] => return Ok(Mixer::ShortConv { taps: taps.unwrap_or(0) }),
-            None => slides && window.is_some(),
+            None => match &recurrent {
+                Some((_, mixer)) if !attends[i] => return Ok(mixer.clone()),
+                _ => slides && window.is_some(),
+            },
             Some(Value::String(kind))
-                if kind == "conv"
-                    && let Some(taps) = taps =>
+                if let Some((_, mixer)) = recurrent.as_ref().filter(|(recurrent, _)| kind == recurrent) =>
             {
-                return Ok(Mixer::ShortConv { taps });
+                return Ok(mixer.clone());
             }
             Some(Value::String(kind)) if kind == "full_attention" || kind == "attention" => false,
             Some(Value::String(kind)) if kind == "sliding_attention" => match window {
@@ -201,8 +205,9 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
                 None => return bad(format!("layer {i} has sliding_attention, but the model has no sliding_window")),
             },
             Some(other) => {
-                let conv = if taps.is_some() { ", conv" } else { "" };
-                return bad(format!("{other} is not supported; supported: full_attention, sliding_attention{conv}"));
+                let kinds = ["full_attention", "sliding_attention"].into_iter();
+                let kinds: Vec<_> = kinds.chain(recurrent.as_ref().map(|(kind, _)| *kind)).collect();
+                return bad(format!("{other} is not supported; supported: {}", kinds.join(", ")));
             }
         };
         let rotates = rotates && (slides || window.is_none() || facts.unrotated != Unrotated::WithoutWindow);
@@ -219,8 +224,37 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
     Ok(mixers)
 }
 
+/// Returns the mixer of layers without attention, and its name in `layer_types`.
+fn recurrent(keys: &Keys, facts: &Facts) -> Result<Option<(&'static str, Mixer)>> {
+    if let Some(taps) = facts.short_conv {
+        return Ok(Some(("conv", Mixer::ShortConv { taps: keys.count_or("conv_L_cache", TAPS, taps)? })));
+    }
+    if !facts.delta_net {
+        return Ok(None);
+    }
+    let (keys_of, values_of) = ("linear_num_key_heads", "linear_num_value_heads");
+    let delta = DeltaSpec {
+        key_heads: keys.count_or(keys_of, HEADS, 16)?,
+        value_heads: keys.count_or(values_of, HEADS, 32)?,
+        key_dim: keys.count_or("linear_key_head_dim", KEY_DIMS, 128)?,
+        value_dim: keys.count_or("linear_value_head_dim", HEAD_DIMS, 128)?,
+        taps: keys.count_or("linear_conv_kernel_dim", TAPS, 4)?,
+    };
+    if !delta.key_dim.is_multiple_of(4) {
+        return keys.bad("linear_key_head_dim", format!("{} is not a multiple of 4", delta.key_dim));
+    }
+    if !delta.value_heads.is_multiple_of(delta.key_heads) {
+        return keys.bad(keys_of, format!("{} does not divide {values_of}, {}", delta.key_heads, delta.value_heads));
+    }
+    Ok(Some(("linear_attention", Mixer::DeltaNet(delta))))
+}
+
 /// Returns true for each layer that has attention, if `layer_types` is missing.
 fn attends(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
+    if facts.delta_net {
+        let interval = keys.count_or("full_attention_interval", 1..=256, 4)?;
+        return Ok((1..=count).map(|number| number % interval == 0).collect());
+    }
     let listed = if facts.short_conv.is_some() { keys.list("full_attn_idxs", 0..=count)? } else { None };
     let Some(listed) = listed else { return Ok(vec![true; count]) };
     let mut attends = vec![false; count];

@@ -1,4 +1,6 @@
-//! Layout of the inputs that a short convolution keeps for later rows.
+//! Layout of the recurrent state that layers keep for later rows.
+
+use super::spec::DeltaSpec;
 
 /// Positions between two checkpoints.
 pub const CHECKPOINT: usize = 64;
@@ -47,5 +49,52 @@ impl ConvHistory {
     pub fn in_checkpoint(&self, position: usize) -> Option<usize> {
         let place = (position % CHECKPOINT).checked_sub(CHECKPOINT + 1 - self.taps)?;
         Some((self.ring + position / CHECKPOINT * (self.taps - 1) + place) * self.width)
+    }
+}
+
+/// States of a delta net: slots with the state after some position, then the inputs of the latest positions as a ring. A later row starts
+/// from a state and repeats the recurrence with the inputs after it. So a rejected draft needs no copy of a state.
+///
+/// A slot has a part for each head of v and [`DeltaHistory::COLUMNS`] columns of its state. A part is the inputs of the convolution before
+/// the position [taps - 1, channels], then the columns [key_dim, COLUMNS]. Channels are q and k of the head, then the columns of v.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeltaHistory {
+    /// Sizes of the delta net.
+    pub spec: DeltaSpec,
+}
+
+impl DeltaHistory {
+    /// Columns of a state that are computed together; as in `shaders/delta_net.wgsl`.
+    pub const COLUMNS: usize = 64;
+    /// Number of states.
+    pub const SLOTS: usize = 4;
+    /// Latest positions from which inputs can be repeated whatever rows are dropped: a round, and what a draft model reads before it.
+    pub const REACH: usize = 64;
+    /// Positions in the ring.
+    pub const RING: usize = Self::REACH + AHEAD;
+
+    /// Returns the parts of each head's state.
+    pub fn blocks(&self) -> usize {
+        self.spec.value_dim.div_ceil(Self::COLUMNS)
+    }
+
+    /// Returns the channels of a part.
+    pub fn channels(&self) -> usize {
+        2 * self.spec.key_dim + Self::COLUMNS
+    }
+
+    /// Returns the numbers of a part.
+    pub fn part_len(&self) -> usize {
+        (self.spec.taps - 1) * self.channels() + self.spec.key_dim * Self::COLUMNS
+    }
+
+    /// Returns the numbers of a slot.
+    pub fn slot_len(&self) -> usize {
+        self.spec.value_heads * self.blocks() * self.part_len()
+    }
+
+    /// Returns the numbers of all slots and of the ring.
+    pub fn numbers(&self) -> usize {
+        Self::SLOTS * self.slot_len() + Self::RING * self.spec.input_width()
     }
 }

@@ -5,6 +5,7 @@ mod blueprint;
 mod config;
 mod config_layers;
 mod config_rope;
+mod elements;
 mod history;
 mod keys;
 mod layout;
@@ -20,13 +21,15 @@ pub use architecture::{Architecture, NormKind, Residual};
 pub use blueprint::{Blueprint, Capacity, Memory, Section};
 pub use config::{parse_config, parse_tokens, spec_of_gguf};
 pub use config_rope::yarn_growth;
-pub use history::{CHECKPOINT, ConvHistory};
+pub use elements::Elements;
+pub use history::{CHECKPOINT, ConvHistory, DeltaHistory};
 pub use layout::{Layout, Part};
-pub use names::{Names, Naming};
+pub use names::{DeltaNames, Names, Naming};
 pub use op::{Input, Op, Output, Table};
 pub use plan::{MatrixId, MatrixPlan, Plan, VectorId, VectorPlan};
 pub use rope::rotary_table;
 pub use spec::{
-    Activation, AttentionSpec, LayerSpec, Mixer, ModelSpec, QkNorm, QueryGrowth, RopeScaling, RopeSpec, TokenSpec,
+    Activation, AttentionGate, AttentionSpec, DeltaSpec, LayerSpec, Mixer, ModelSpec, QkNorm, QueryGrowth, RopeScaling,
+    RopeSpec, TokenSpec,
 };
 pub(crate) use stored::{stored_rows, vector};

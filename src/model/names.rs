@@ -1,5 +1,6 @@
 //! Names of a checkpoint's tensors, and their layout.
 
+use super::elements::Elements;
 use serde::Serialize;
 
 /// Convention for names and layouts of tensors.
@@ -40,6 +41,8 @@ pub struct Names {
     pub conv: &'static str,
     /// Output projection of a short convolution.
     pub conv_out: &'static str,
+    /// Tensors of a gated delta net.
+    pub delta: DeltaNames,
     /// Norm of each head of q [head_dim].
     pub q_norm: &'static str,
     /// Norm of each head of k [head_dim].
@@ -78,6 +81,61 @@ pub struct Names {
     pub gains_from_one: bool,
 }
 
+/// Tensors of a gated delta net: names without `.weight`, and without `.bias` where there is no weight.
+#[derive(Debug, Clone, Copy)]
+pub struct DeltaNames {
+    /// Projection to q, k and v, stacked.
+    pub qkv: &'static str,
+    /// Projection to the gates of the output [value_heads, value_dim, hidden].
+    pub gate: &'static str,
+    /// Projection to the write strength of each head of v [value_heads, hidden].
+    pub write: &'static str,
+    /// Projection to the decay of each head of v [value_heads, hidden].
+    pub decay: &'static str,
+    /// Weights of the convolution of q, k and v [conv_width, 1, taps] or [conv_width, taps].
+    pub conv: &'static str,
+    /// Speed of the decay [value_heads], with its suffix.
+    pub rates: &'static str,
+    /// Speed of the decay, made of stored numbers.
+    pub rate_elements: Elements,
+    /// Bias of the decay [value_heads], with its suffix.
+    pub bias: &'static str,
+    /// Norm of each head of the output [value_dim].
+    pub norm: &'static str,
+    /// Output projection [hidden, value_heads, value_dim].
+    pub out: &'static str,
+    /// `true`: heads of v that share a head of k are `key_heads` apart; `false`: they are adjacent.
+    pub tiled: bool,
+}
+
+const DELTA: DeltaNames = DeltaNames {
+    qkv: "linear_attn.in_proj_qkv",
+    gate: "linear_attn.in_proj_z",
+    write: "linear_attn.in_proj_b",
+    decay: "linear_attn.in_proj_a",
+    conv: "linear_attn.conv1d",
+    rates: "linear_attn.A_log",
+    rate_elements: Elements::Exponential,
+    bias: "linear_attn.dt_bias",
+    norm: "linear_attn.norm",
+    out: "linear_attn.out_proj",
+    tiled: false,
+};
+
+const GGUF_DELTA: DeltaNames = DeltaNames {
+    qkv: "attn_qkv",
+    gate: "attn_gate",
+    write: "ssm_beta",
+    decay: "ssm_alpha",
+    conv: "ssm_conv1d",
+    rates: "ssm_a",
+    rate_elements: Elements::Negative,
+    bias: "ssm_dt.bias",
+    norm: "ssm_norm",
+    out: "ssm_out",
+    tiled: true,
+};
+
 pub(super) const LLAMA: Names = Names {
     embedding: "model.embed_tokens",
     positions: "",
@@ -91,6 +149,7 @@ pub(super) const LLAMA: Names = Names {
     conv_in: "",
     conv: "",
     conv_out: "",
+    delta: DELTA,
     q_norm: "self_attn.q_norm",
     k_norm: "self_attn.k_norm",
     post_attention_norm: "",
@@ -190,6 +249,7 @@ pub(super) const GGUF: Names = Names {
     up: &["ffn_gate", "ffn_up"],
     down: "ffn_down",
     post_mlp_norm: "post_ffw_norm",
+    delta: GGUF_DELTA,
     ..LLAMA
 };
 
@@ -211,7 +271,9 @@ pub(super) const GLM4: Names = Names {
     ..LLAMA
 };
 
-pub(super) const GGUF_SEED_OSS: Names = Names { mlp_norm: "post_attention_norm", ..GGUF };
+pub(super) const QWEN3_5: Names = Names { gains_from_one: true, ..LLAMA };
+
+pub(super) const GGUF_POST_ATTENTION: Names = Names { mlp_norm: "post_attention_norm", ..GGUF };
 
 pub(super) const GGUF_PLAIN_MLP: Names = Names { up: &["ffn_up"], ..GGUF };
 

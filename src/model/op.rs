@@ -63,10 +63,12 @@ pub enum Op {
         /// Layer, for its cache and window.
         layer: usize,
     },
-    /// Mixed, with the gate of each head -> mixed, times the sigmoid of the gate.
-    HeadGate {
+    /// Mixed, with gates among the projections -> mixed, times a function of the gates.
+    GateHeads {
         /// Layer, for its heads.
         layer: usize,
+        /// Gain [value_dim] of a norm of each head before the gates, in a delta net.
+        gain: Option<VectorId>,
     },
     /// Fused b, c and x, and the history of b x -> c times the convolution of b x.
     ShortConv {
@@ -74,6 +76,17 @@ pub enum Op {
         layer: usize,
         /// Weights [hidden, taps].
         taps: VectorId,
+    },
+    /// Fused q, k, v, write strength, decay and gates, and the states -> mixed, which the gates do not multiply yet.
+    DeltaNet {
+        /// Layer, for its states.
+        layer: usize,
+        /// Weights of the convolution [conv_width, taps].
+        taps: VectorId,
+        /// Speed of the decay [value_heads].
+        rates: VectorId,
+        /// Bias of the decay [value_heads].
+        bias: VectorId,
     },
 }
 
@@ -117,7 +130,7 @@ pub enum Input {
     Normed,
     /// Residual stream [hidden].
     Residual,
-    /// Output of attention [q] or of a convolution [hidden].
+    /// Output of the mixer.
     Mixed,
     /// Rows of the MLP [intermediate], or gated layer inputs.
     Mlp,
@@ -126,7 +139,7 @@ pub enum Input {
 /// Destination of a matmul's result: the epilogue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Output {
-    /// Projections without changes, for [`Op::QkNorm`], [`Op::HeadGate`], [`Op::ShortConv`] and [`Op::LayerInputNorm`].
+    /// Projections without changes, for [`Op::QkNorm`], [`Op::Gate`], [`Op::ShortConv`], [`Op::DeltaNet`] and [`Op::LayerInputNorm`].
     Projected,
     /// Rotated q, and k and v appended to the cache.
     Rotary {

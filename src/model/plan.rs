@@ -1,10 +1,13 @@
 //! Compiles a [`ModelSpec`] to a [`Plan`]: the matrices made from tensors, and the ordered kernel calls of a forward pass.
 
+mod mixers;
+
 use super::architecture::{NormKind, Residual};
+use super::elements::Elements;
 use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
 use super::op::{Input, Op, Output, Table};
-use super::spec::{AttentionSpec, LayerSpec, Mixer, ModelSpec, QkNorm};
+use super::spec::{LayerSpec, Mixer, ModelSpec};
 use std::ops::Range;
 use std::{fmt, slice};
 
@@ -44,7 +47,7 @@ pub struct MatrixPlan {
     pub layout: Layout,
 }
 
-/// A vector [len] made of tensors of the checkpoint. Without parts, all elements are `plus`.
+/// A vector [len] made of tensors of the checkpoint. Without parts, all elements are those of a stored 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorPlan {
     /// Label for display.
@@ -55,8 +58,8 @@ pub struct VectorPlan {
     pub layout: Layout,
     /// Elements per row of the tensors, which are [rows, cols] or [rows, 1, cols]; 1: they are vectors.
     pub cols: usize,
-    /// Added to each element.
-    pub plus: f32,
+    /// Elements made of stored numbers.
+    pub elements: Elements,
 }
 
 impl Plan {
@@ -146,35 +149,40 @@ impl Builder<'_> {
         MatrixId(self.matrices.len() - 1)
     }
 
-    fn vector(&mut self, label: String, len: usize, parts: Vec<Part>, order: RowOrder, plus: f32) -> VectorId {
+    fn vector(&mut self, label: String, parts: Vec<Part>, order: RowOrder, elements: Elements) -> VectorId {
+        let len = rows(&parts);
         let layout = Layout { parts, order, transposed: false };
-        self.vectors.push(VectorPlan { label, len, layout, cols: 1, plus });
+        self.vectors.push(VectorPlan { label, len, layout, cols: 1, elements });
         VectorId(self.vectors.len() - 1)
     }
 
     /// Adds the biases of a projection, or zeros.
     fn bias(&mut self, there: bool, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
         if there {
-            return self.vector(format!("{label} bias"), rows(parts), suffixed(parts, "bias"), order, 0.0);
+            return self.vector(format!("{label} bias"), suffixed(parts, "bias"), order, STORED);
         }
         self.constant("zeros", rows(parts), 0.0)
     }
 
     /// Adds a vector of equal elements, or returns the one that is there.
     fn constant(&mut self, label: &str, len: usize, value: f32) -> VectorId {
-        let is_same = |vector: &VectorPlan| vector.layout.parts.is_empty() && vector.len == len && vector.plus == value;
-        match self.vectors.iter().position(is_same) {
-            Some(index) => VectorId(index),
-            None => self.vector(label.into(), len, Vec::new(), RowOrder::Stacked, value),
-        }
+        let elements = Elements::Plus(value);
+        let is_same =
+            |vector: &VectorPlan| vector.layout.parts.is_empty() && vector.len == len && vector.elements == elements;
+        let index = self.vectors.iter().position(is_same).unwrap_or_else(|| {
+            let layout = Layout { parts: Vec::new(), order: RowOrder::Stacked, transposed: false };
+            self.vectors.push(VectorPlan { label: label.into(), len, layout, cols: 1, elements });
+            self.vectors.len() - 1
+        });
+        VectorId(index)
     }
 
     fn gain(&mut self, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
         if !self.spec.norm_gain {
             return self.constant("ones", rows(parts), 1.0);
         }
-        let plus = if self.names.gains_from_one { 1.0 } else { 0.0 };
-        self.vector(label.into(), rows(parts), suffixed(parts, "weight"), order, plus)
+        let elements = if self.names.gains_from_one { Elements::Plus(1.0) } else { STORED };
+        self.vector(label.into(), suffixed(parts, "weight"), order, elements)
     }
 
     fn norm(&mut self, label: &str, tensor: &str, head: bool) -> Op {
@@ -222,6 +230,10 @@ impl Builder<'_> {
                 self.short_conv(layer, *taps, input);
                 (names.conv_out, hidden)
             }
+            Mixer::DeltaNet(delta) => {
+                self.delta_net(layer, delta, input);
+                (names.delta.out, delta.value_width())
+            }
         };
         let has_mlp_norm = !matches!(spec.residual, Residual::ParallelOneNorm | Residual::OnlyPostNorms);
         let mlp_norm = has_mlp_norm.then(|| self.norm(&label("mlp norm"), &name(names.mlp_norm), false));
@@ -262,91 +274,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds attention: `input` -> mixed.
-    fn attention(&mut self, layer: usize, attention: &AttentionSpec, input: Input) {
-        let (spec, names) = (self.spec, self.names);
-        let AttentionSpec { heads, head_dim, rope, .. } = *attention;
-        let kv_heads = attention.own_kv_heads();
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
-        let label = |what: &str| format!("layer {layer} {what}");
-        let rotary = match rope {
-            Some(rope) if !names.neighbours => spec.ropes[rope].rotary_dim,
-            _ => 0,
-        };
-        let order = RowOrder::RotaryPairs { heads: heads + kv_heads, head_dim, rotary };
-
-        let qkv = self.qkv(attention, name);
-        let bias = self.bias(spec.qkv_bias, &label("qkv"), &qkv, order);
-        let matrix = self.matrix(&label("qkv"), spec.hidden_size, &qkv, order);
-        let output = if spec.qk_norm.is_some() { Output::Projected } else { Output::Rotary { layer, bias } };
-        self.body.push(Op::Matmul { input, matrix, output });
-        if let Some(norm) = spec.qk_norm {
-            let parts = [(names.q_norm, heads), (names.k_norm, kv_heads)].map(|(tensor, heads)| match norm {
-                QkNorm::Width => vec![Part::whole(name(tensor), heads * head_dim)],
-                // All heads have the same gains.
-                QkNorm::Heads | QkNorm::RotatedHeads | QkNorm::HeadsAndValues => {
-                    vec![Part::whole(name(tensor), head_dim); heads]
-                }
-            });
-            let gain = self.gain(&label("qk norm"), &parts.concat(), order);
-            self.body.push(Op::QkNorm { layer, gain, bias });
-        }
-        self.body.push(Op::Attention { layer });
-        if spec.attention_gate {
-            let gates = [Part::whole(name(names.attention_gate), heads)];
-            let matrix = self.matrix(&label("gate of heads"), spec.hidden_size, &gates, RowOrder::Stacked);
-            self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
-            self.body.push(Op::HeadGate { layer });
-        }
-    }
-
-    /// Adds a short convolution: `input` -> mixed.
-    fn short_conv(&mut self, layer: usize, taps: usize, input: Input) {
-        let (names, hidden) = (self.names, self.spec.hidden_size);
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
-        let label = |what: &str| format!("layer {layer} {what}");
-        let all = [Part::whole(name(names.conv_in), 3 * hidden)];
-        let matrix = self.matrix(&label("b, c and x"), hidden, &all, RowOrder::Stacked);
-        self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
-        let weights = suffixed(&[Part::whole(name(names.conv), hidden * taps)], "weight");
-        let vector = self.vector(label("convolution"), hidden * taps, weights, RowOrder::Stacked, 0.0);
-        self.vectors[vector.0].cols = taps;
-        self.body.push(Op::ShortConv { layer, taps: vector });
-    }
-
-    /// Returns the sources of the rows of q, k and v.
-    fn qkv(&self, attention: &AttentionSpec, name: impl Fn(&str) -> String) -> Vec<Part> {
-        let names = self.names;
-        let AttentionSpec { heads, kv_heads, head_dim, .. } = *attention;
-        let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
-        let [all] = names.qkv else {
-            let part = |(tensor, rows): (&&str, usize)| Part::whole(name(tensor), rows);
-            let own = names.qkv.iter().zip(widths).map(part).filter(|part| part.rows > 0);
-            let mut parts: Vec<_> = own.collect();
-            if attention.values_are_keys {
-                parts.truncate(2);
-                parts.extend(parts.last().cloned());
-            }
-            return parts;
-        };
-        if !names.interleaved {
-            return vec![Part::whole(name(all), attention.qkv_width())];
-        }
-        let group = heads / kv_heads;
-        let of_group = |first: usize, count: usize| {
-            let places = (0..kv_heads).map(move |kv_head| kv_head * (group + 2) + first);
-            places.map(move |place| (place, count))
-        };
-        let heads = of_group(0, group).chain(of_group(group, 1)).chain(of_group(group + 1, 1));
-        let part = |(place, count)| Part {
-            tensor: name(all),
-            tensor_rows: attention.qkv_width(),
-            first_row: place * head_dim,
-            rows: count * head_dim,
-        };
-        heads.map(part).collect()
-    }
-
     /// Returns the sources of the rows of gate and up, or of up alone.
     fn up(&self, rows: usize, name: impl Fn(&str) -> String) -> Vec<Part> {
         match self.names.up {
@@ -376,7 +303,7 @@ impl Builder<'_> {
             let factor = match factor {
                 Some(tensor) => {
                     let part = vec![Part::whole(tensor, 1)];
-                    self.vector("factor of a layer".into(), 1, part, RowOrder::Stacked, 0.0)
+                    self.vector("factor of a layer".into(), part, RowOrder::Stacked, STORED)
                 }
                 None => self.constant("one", 1, 1.0),
             };
@@ -384,6 +311,9 @@ impl Builder<'_> {
         }
     }
 }
+
+/// Elements that are stored as they are.
+const STORED: Elements = Elements::Plus(0.0);
 
 fn rows(parts: &[Part]) -> usize {
     parts.iter().map(|part| part.rows).sum()
@@ -418,8 +348,9 @@ impl fmt::Display for Plan {
                 Op::LayerInputNorm { gain } => writeln!(f, "norm             {} -> layer inputs", vector(*gain))?,
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
                 Op::Attention { layer } => writeln!(f, "attention, merge layer {layer}")?,
-                Op::HeadGate { layer } => writeln!(f, "head_gate        layer {layer}")?,
+                Op::GateHeads { layer, .. } => writeln!(f, "gate_heads       layer {layer}")?,
                 Op::ShortConv { layer, .. } => writeln!(f, "short_conv       layer {layer}")?,
+                Op::DeltaNet { layer, .. } => writeln!(f, "delta_net        layer {layer}")?,
             }
         }
         Ok(())

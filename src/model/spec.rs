@@ -44,8 +44,8 @@ pub struct ModelSpec {
     pub qkv_bias: bool,
     /// `true`: the output projection of attention has a bias.
     pub output_bias: bool,
-    /// `true`: each head of attention's output is multiplied by the sigmoid of a gate.
-    pub attention_gate: bool,
+    /// Gates whose sigmoid multiplies attention's output; `None`: there are none.
+    pub attention_gate: Option<AttentionGate>,
     /// Norm of q and k; `None`: there is none.
     pub qk_norm: Option<QkNorm>,
     /// MLP.
@@ -104,7 +104,24 @@ impl LayerSpec {
     pub fn attention(&self) -> Option<&AttentionSpec> {
         match &self.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv { .. } => None,
+            Mixer::ShortConv { .. } | Mixer::DeltaNet(_) => None,
+        }
+    }
+
+    /// Returns the delta net of the layer, if it has one.
+    pub fn delta_net(&self) -> Option<&DeltaSpec> {
+        match &self.mixer {
+            Mixer::DeltaNet(delta) => Some(delta),
+            Mixer::Attention(_) | Mixer::ShortConv { .. } => None,
+        }
+    }
+
+    /// Returns the width of the mixer's output, for a residual stream of width `hidden`.
+    pub fn mixed_width(&self, hidden: usize) -> usize {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.q_width(),
+            Mixer::ShortConv { .. } => hidden,
+            Mixer::DeltaNet(delta) => delta.value_width(),
         }
     }
 }
@@ -120,6 +137,50 @@ pub enum Mixer {
         /// Positions that a row depends on, including its own.
         taps: usize,
     },
+    /// Linear attention whose state forgets, and replaces what it has for a key (Yang et al. 2024, "Gated Delta Networks").
+    DeltaNet(DeltaSpec),
+}
+
+/// Gated delta net of a layer. Its q, k and v first pass a short convolution over positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DeltaSpec {
+    /// Heads of q and k.
+    pub key_heads: usize,
+    /// Heads of v, each with a state [key_dim, value_dim]; a multiple of `key_heads`.
+    pub value_heads: usize,
+    /// Elements per head of q and k; a multiple of 4.
+    pub key_dim: usize,
+    /// Elements per head of v.
+    pub value_dim: usize,
+    /// Positions that the convolution of a row depends on, including its own.
+    pub taps: usize,
+}
+
+impl DeltaSpec {
+    /// Returns the width of v and of the output.
+    pub fn value_width(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Returns the width of q, k and v together.
+    pub fn conv_width(&self) -> usize {
+        2 * self.key_heads * self.key_dim + self.value_width()
+    }
+
+    /// Returns the numbers of a row that the recurrence reads: q, k and v, then two for each head of v.
+    pub fn input_width(&self) -> usize {
+        self.conv_width() + 2 * self.value_heads
+    }
+}
+
+/// Gates of attention's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionGate {
+    /// One for each head.
+    Heads,
+    /// One for each element. The projection to q has the gates of each head after its q.
+    Elements,
 }
 
 /// Attention of a layer.

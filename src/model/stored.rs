@@ -75,9 +75,9 @@ pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -
         });
     }
     let value = |i| match plan.layout.source(i) {
-        None => plan.plus,
+        None => plan.elements.from_stored(0.0),
         // The lengths were checked with the headers.
-        Some((part, row)) => read[part][row] + plan.plus,
+        Some((part, row)) => plan.elements.from_stored(read[part][row]),
     };
     Ok((0..plan.len).map(value).collect())
 }

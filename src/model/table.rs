@@ -8,7 +8,7 @@ use super::architecture::{
     AttentionScale, Facts, KvHeads, LayerTypes, NormKind, ProjectionBias, Residual, RopeFacts, Slides, Unrotated,
 };
 use super::names;
-use super::spec::QkNorm;
+use super::spec::{AttentionGate, QkNorm};
 
 const ROPE: RopeFacts = RopeFacts { layer_type: None, theta_key: "rope_theta", theta: 10_000.0 };
 const ATTENTION_BIAS: ProjectionBias = ProjectionBias::Key("attention_bias", false);
@@ -48,13 +48,15 @@ pub(super) const LLAMA: Facts = Facts {
     qkv_bias: ATTENTION_BIAS,
     output_bias: ATTENTION_BIAS,
     qk_norm: None,
-    gated_sandwich: false,
+    attention_gate: None,
+    sandwich_key: false,
     gated: true,
     activation: "silu",
     mlp_bias: MLP_BIAS,
     mlp_ratio: None,
     adjusted_mlp: false,
     short_conv: None,
+    delta_net: false,
     scaled_embedding: false,
     embedding_norm: false,
     multipliers: false,
@@ -105,6 +107,26 @@ pub(super) const QWEN3: Facts = Facts {
     output_bias: ATTENTION_BIAS,
     qk_norm: Some(QkNorm::Heads),
     ..QWEN2
+};
+
+pub(super) const QWEN3_5: Facts = Facts {
+    model_type: "qwen3_5_text",
+    multimodal: Some("qwen3_5"),
+    gguf: "qwen35",
+    names: &names::QWEN3_5,
+    gguf_names: &names::GGUF_POST_ATTENTION,
+    keys: &[("use_attention_gate", "attn_output_gate")],
+    // A bias of q would be one of its gates too.
+    refused: &["attention_bias"],
+    rotary_factor: Some(0.25),
+    kv_heads: KvHeads::Count(4),
+    head_dim: Some(256),
+    slides: Slides::Never,
+    qkv_bias: ProjectionBias::No,
+    output_bias: ProjectionBias::No,
+    attention_gate: Some(AttentionGate::Elements),
+    delta_net: true,
+    ..QWEN3
 };
 
 pub(super) const SMOL_LM3: Facts = Facts {
@@ -193,7 +215,7 @@ pub(super) const PHI3: Facts = Facts {
 pub(super) const SEED_OSS: Facts = Facts {
     model_type: "seed_oss",
     gguf: "seed_oss",
-    gguf_names: &names::GGUF_SEED_OSS,
+    gguf_names: &names::GGUF_POST_ATTENTION,
     kv_heads: KvHeads::Count(8),
     head_dim: Some(128),
     qkv_bias: ProjectionBias::Key("attention_bias", true),
@@ -392,7 +414,8 @@ pub(super) const LFM3: Facts = Facts {
     head_dim: Some(128),
     slides: Slides::Always,
     sliding_window: Some(256),
-    gated_sandwich: true,
+    attention_gate: Some(AttentionGate::Heads),
+    sandwich_key: true,
     adjusted_mlp: false,
     short_conv: Some(7),
     bos_token_id: Some(124_894),

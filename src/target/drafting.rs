@@ -1,6 +1,6 @@
 //! The state of a draft model, equal on every device: the text that it has read, the tokens that it reads next, and its draft limit.
 
-use super::{MAX_DRAFT, Rollback};
+use super::{MAX_DRAFT, Rollback, StatePass};
 use crate::error::Result;
 
 /// Tokens that a draft model reads in a round before it drafts, in addition to the pending one.
@@ -49,6 +49,8 @@ pub struct DraftPlan {
     pub position: usize,
     /// Maximum tokens to write; at least 1.
     pub steps: usize,
+    /// States of the first pass.
+    pub states: StatePass,
 }
 
 impl DraftPlan {
@@ -122,51 +124,64 @@ impl Drafting {
         Ok((read, head[read..][..count].to_vec()))
     }
 
-    /// Records that the draft model has read the first `count` tokens of [`Drafting::missed`].
-    pub fn has_read(&mut self, count: usize) {
+    /// Begins to read the first `count` tokens of [`Drafting::missed`], from `position` on.
+    pub fn chunk(&mut self, position: usize, count: usize) -> StatePass {
         match &mut self.translation {
             None => self.read += count,
             Some(translation) => translation.read += count,
         }
+        self.rollback.chunk(position, count)
     }
 
-    /// Implements [`super::Target::catch_up`]. `read(position, chunk)` lets the draft model read a chunk that replaces its tokens from
-    /// `position` on.
+    /// Begins a draft of a repeated round, at a position that only the device knows. Returns the slot of its state.
+    pub fn repeat(&mut self) -> usize {
+        self.rollback.repeat()
+    }
+
+    /// Saves the draft model's state for a copy, as [`Rollback::settle`].
+    pub fn settle(&mut self) -> Option<StatePass> {
+        self.rollback.settle(self.read)
+    }
+
+    /// Implements [`super::Target::catch_up`]. `read(position, chunk, states)` lets the draft model read a chunk that replaces its tokens
+    /// from `position` on.
     pub async fn catch_up(
         &mut self,
         cached: &[u32],
         pending: u32,
-        read: impl AsyncFnOnce(usize, &[u32]) -> Result<()>,
+        read: impl AsyncFnOnce(usize, &[u32], StatePass) -> Result<()>,
     ) -> Result<usize> {
         let (position, chunk) = self.missed(cached, pending)?;
         if !chunk.is_empty() {
-            read(position, &chunk).await?;
-            self.has_read(chunk.len());
+            let states = self.chunk(position, chunk.len());
+            read(position, &chunk, states).await?;
         }
         Ok(chunk.len())
     }
 
-    /// Drafts at most `count` tokens after the pending one, for a target with room for `room` more. `step(position, tokens)` lets the
-    /// draft model read `tokens` at `position`, and returns its next token and whether the draft continues after it.
+    /// Drafts at most `count` tokens after the pending one, for a target with room for `room` more. `step(position, tokens, states)` lets
+    /// the draft model read `tokens` at `position`, and returns its next token and whether the draft continues after it.
     pub async fn draft_tokens(
         &mut self,
         cached: &[u32],
         pending: u32,
         [count, room]: [usize; 2],
-        mut step: impl AsyncFnMut(usize, &[u32]) -> Result<(u32, bool)>,
+        mut step: impl AsyncFnMut(usize, &[u32], StatePass) -> Result<(u32, bool)>,
     ) -> Result<Vec<u32>> {
         let Some(plan) = self.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
-        let (mut from, mut fresh, mut drafted) = (plan.position - plan.missed(), plan.tokens, Vec::new());
+        let (missed, mut states) = (plan.missed(), plan.states);
+        let (mut from, mut fresh, mut drafted) = (plan.position - missed, plan.tokens, Vec::new());
         for _ in 0..plan.steps {
-            let (id, continues) = step(from, &fresh).await?;
+            let (id, continues) = step(from, &fresh, states).await?;
             from += fresh.len();
             fresh = vec![id];
+            states = states.next_of_draft();
             drafted.push(id);
             if !continues {
                 break;
             }
         }
-        self.wrote(plan.position, drafted, room)
+        self.wrote([plan.position, missed, plan.states.save_slot], drafted, room)
     }
 
     /// Plans a draft of at most `count` tokens after the pending one, for a target with room for `room` more. `None`: a context is full,
@@ -179,17 +194,29 @@ impl Drafting {
         let (position, missed) = (head.len(), &head[read..]);
         let steps = count.min(most).min(context.saturating_sub(position));
         let possible = steps > 0 && missed.len() <= READ_IN_ROUND;
-        Ok(possible.then(|| DraftPlan { tokens: [missed, &[last]].concat(), position, steps }))
+        if !possible {
+            return Ok(None);
+        }
+        let tokens = [missed, &[last]].concat();
+        let states = self.rollback.round(position + 1 - tokens.len());
+        Ok(Some(DraftPlan { tokens, position, steps, states }))
     }
 
-    /// Records that the draft model wrote `drafted` after the pending token at `position`. Returns the draft in target tokens. A
-    /// translation is cut to `room` tokens; otherwise [`Drafting::plan`] has already limited the draft.
-    pub fn wrote(&mut self, position: usize, drafted: Vec<u32>, room: usize) -> Result<Vec<u32>> {
+    /// Records that the draft model wrote `drafted` after the pending token at `position`, having read `missed` tokens before it and saved
+    /// its state before them in a slot. Returns the draft in target tokens. A translation is cut to `room` tokens; otherwise
+    /// [`Drafting::plan`] has already limited the draft.
+    pub fn wrote(
+        &mut self,
+        [position, missed, save_slot]: [usize; 3],
+        drafted: Vec<u32>,
+        room: usize,
+    ) -> Result<Vec<u32>> {
         if drafted.is_empty() {
             return Ok(drafted);
         }
         // It has read all but the last token that it wrote.
         let read = position + drafted.len();
+        self.rollback.computed(save_slot, position - missed, missed + drafted.len());
         let Some(Translation { by, text, read: read_own }) = &mut self.translation else {
             self.read = read;
             return Ok(drafted);

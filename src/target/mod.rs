@@ -4,7 +4,7 @@ mod drafting;
 mod rollback;
 
 pub use drafting::{DraftPlan, Drafting, READ_IN_ROUND, Translate};
-pub use rollback::Rollback;
+pub use rollback::{Rollback, StatePass};
 
 use crate::error::{Error, Result};
 use crate::sample::Sampling;

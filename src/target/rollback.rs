@@ -1,40 +1,186 @@
-//! Lengths to which a text can be cut if its model keeps recurrent state.
+//! Lengths to which a text can be cut if its model keeps recurrent state, and the states that a forward pass reads and writes.
 
-/// The lengths to which a cached text can be cut. Keys and values can be cut anywhere. Recurrent state can be cut at the latest positions, and
-/// at checkpoints.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Rollback {
-    /// Earlier positions that a row depends on through recurrent state; 0 without such state.
-    before: usize,
-    /// Latest positions whose state is kept.
+use std::ops::Range;
+
+/// The lengths to which a cached text can be cut. Keys and values can be cut anywhere.
+#[derive(Debug, Clone, Default)]
+pub struct Rollback(Kept);
+
+#[derive(Debug, Clone, Default)]
+enum Kept {
+    /// Keys and values alone.
+    #[default]
+    Anywhere,
+    /// Inputs of convolutions: those of the latest positions, and of checkpoints.
+    Inputs {
+        /// Earlier positions that a row depends on.
+        before: usize,
+        /// Latest positions whose inputs are kept.
+        reach: usize,
+        /// Positions between checkpoints.
+        interval: usize,
+        /// First position whose inputs are kept, apart from checkpoints.
+        first: usize,
+    },
+    /// States of delta nets.
+    States(States),
+}
+
+/// States, each after some tokens, and the inputs that lead from one to later ones.
+#[derive(Debug, Clone)]
+struct States {
+    /// Number of tokens before each state. Rounds write all slots but the last in turn, and chunks of a prompt the last.
+    slots: Vec<Option<usize>>,
+    /// Slot that a round wrote last.
+    latest: usize,
+    /// Positions whose inputs are kept.
+    inputs: Range<usize>,
+    /// Most positions whose inputs are kept.
     reach: usize,
-    /// Positions between checkpoints.
-    interval: usize,
-    /// First position whose state is kept, apart from checkpoints.
-    first: usize,
+}
+
+/// States that a forward pass reads and writes. Without recurrent states there is nothing to read, and what is written is not used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StatePass {
+    /// Slot of the state that the pass starts from.
+    pub slot: usize,
+    /// Number of tokens before this state; 0: it is zero, and not in the slot.
+    pub base: usize,
+    /// Slot to write.
+    pub save_slot: usize,
+    /// Number of tokens before the state to write; `None`: none is written.
+    pub save_at: Option<usize>,
+}
+
+impl StatePass {
+    /// Returns the states of the next pass of a draft, which writes none: most of a draft may be rejected.
+    pub fn next_of_draft(self) -> Self {
+        match self.save_at {
+            Some(base) => Self { slot: self.save_slot, base, save_at: None, ..self },
+            None => self,
+        }
+    }
 }
 
 impl Rollback {
-    /// Describes recurrent state of an empty text.
-    pub fn new(before: usize, reach: usize, interval: usize) -> Self {
-        Self { before, reach, interval, first: 0 }
+    /// Describes inputs of convolutions for an empty text.
+    pub fn of_inputs(before: usize, reach: usize, interval: usize) -> Self {
+        Self(Kept::Inputs { before, reach, interval, first: 0 })
+    }
+
+    /// Describes states of delta nets for an empty text: their number, and the positions whose inputs are kept.
+    pub fn of_states(slots: usize, reach: usize) -> Self {
+        Self(Kept::States(States { slots: vec![None; slots], latest: 0, inputs: 0..0, reach }))
     }
 
     /// Cuts a text of `from` tokens to at most `len`. Returns the length from which it can continue.
     pub fn cut(&mut self, from: usize, len: usize) -> usize {
         let len = len.min(from);
-        if self.before == 0 {
-            return len;
+        match &mut self.0 {
+            Kept::Anywhere => len,
+            Kept::Inputs { before, reach, interval, first } => {
+                *first = (*first).max(from.saturating_sub(*reach));
+                let is_kept = |position| position >= *first || position % *interval + *before >= *interval;
+                let kept = if (len.saturating_sub(*before)..len).all(is_kept) { len } else { len - len % *interval };
+                *first = (*first).min(kept);
+                kept
+            }
+            Kept::States(states) => {
+                let kept = if states.source(len).is_some() { len } else { states.latest_before(len) };
+                states.slots.iter_mut().for_each(|slot| *slot = slot.filter(|base| *base <= kept));
+                let Range { start, end } = states.inputs;
+                states.inputs = start.min(kept)..end.min(kept);
+                kept
+            }
         }
-        self.first = self.first.max(from.saturating_sub(self.reach));
-        let is_kept = |position| position >= self.first || position % self.interval + self.before >= self.interval;
-        let kept = if (len.saturating_sub(self.before)..len).all(is_kept) { len } else { len - len % self.interval };
-        self.first = self.first.min(kept);
-        kept
     }
 
-    /// Records that the state of a text of `len` tokens was restored from a copy.
+    /// Records that the state of a text of `len` tokens was restored from a copy; states are in the first slot.
     pub fn restored(&mut self, len: usize) {
-        self.first = len.saturating_sub(self.before);
+        match &mut self.0 {
+            Kept::Anywhere => {}
+            Kept::Inputs { before, first, .. } => *first = len.saturating_sub(*before),
+            Kept::States(states) => {
+                states.slots.fill(None);
+                states.slots[0] = Some(len);
+                states.inputs = len..len;
+            }
+        }
+    }
+
+    /// Begins a round, or a draft, at `position`: saves the state before it. [`Rollback::computed`] must follow.
+    pub fn round(&mut self, position: usize) -> StatePass {
+        let Kept::States(states) = &mut self.0 else { return StatePass::default() };
+        let (slot, base) = states.source(position).unwrap_or((states.latest, position));
+        let mut save_slot = states.next();
+        if save_slot == slot {
+            // Rows of the round still read the state that it starts from.
+            save_slot = states.next();
+        }
+        StatePass { slot, base, save_slot, save_at: Some(position) }
+    }
+
+    /// Begins a round whose position only the device knows yet, after another one. Returns the slot that it saves.
+    pub fn repeat(&mut self) -> usize {
+        match &mut self.0 {
+            Kept::States(states) => states.next(),
+            _ => 0,
+        }
+    }
+
+    /// Records that a round with `rows` rows, at `position`, has saved its state.
+    pub fn computed(&mut self, save_slot: usize, position: usize, rows: usize) {
+        let Kept::States(States { slots, inputs, reach, .. }) = &mut self.0 else { return };
+        slots[save_slot] = Some(position);
+        let end = position + rows;
+        let start = if (inputs.start..=inputs.end).contains(&position) { inputs.start } else { position };
+        *inputs = start.max(end.saturating_sub(*reach))..end;
+    }
+
+    /// Reads `rows` tokens of a prompt from `position` on: saves the state after them.
+    pub fn chunk(&mut self, position: usize, rows: usize) -> StatePass {
+        let Kept::States(states) = &mut self.0 else { return StatePass::default() };
+        let (slot, base) = states.source(position).unwrap_or((states.latest, position));
+        let save_slot = states.slots.len() - 1;
+        states.slots[save_slot] = Some(position + rows);
+        StatePass { slot, base, save_slot, save_at: Some(position + rows) }
+    }
+
+    /// Saves the state of a text of `len` tokens in the first slot, for a copy. `None`: it is there, or there are no states.
+    pub fn settle(&mut self, len: usize) -> Option<StatePass> {
+        let Kept::States(states) = &mut self.0 else { return None };
+        let (slot, base) = states.source(len).filter(|_| states.slots[0] != Some(len))?;
+        states.slots[0] = Some(len);
+        Some(StatePass { slot, base, save_slot: 0, save_at: Some(len) })
+    }
+
+    /// Returns a slot for comparisons of kernels, which do not need the text's state, and another one that they may overwrite.
+    pub fn spare(&mut self) -> [usize; 2] {
+        let Kept::States(states) = &mut self.0 else { return [0; 2] };
+        [states.latest, states.next()]
+    }
+}
+
+impl States {
+    /// Returns the slot of the latest state from which a text of `len` tokens can be reached, and the number of tokens before it.
+    fn source(&self, len: usize) -> Option<(usize, usize)> {
+        let saved = self.slots.iter().enumerate().filter_map(|(slot, base)| Some((slot, (*base)?)));
+        let reaches = |(_, base): &(usize, usize)| {
+            *base == len || (self.inputs.start <= *base && *base < len && len <= self.inputs.end)
+        };
+        // Before any token the state is zero.
+        [(self.latest, 0)].into_iter().chain(saved).filter(reaches).max_by_key(|(_, base)| *base)
+    }
+
+    /// Returns the number of tokens before the latest state that `len` tokens contain.
+    fn latest_before(&self, len: usize) -> usize {
+        self.slots.iter().flatten().copied().filter(|base| *base <= len).max().unwrap_or(0)
+    }
+
+    /// Returns the slot that the next round saves. Its state is lost.
+    fn next(&mut self) -> usize {
+        self.latest = (self.latest + 1) % (self.slots.len() - 1);
+        self.slots[self.latest] = None;
+        self.latest
     }
 }

@@ -27,6 +27,8 @@ use crate::error::{Error, Result};
 pub enum ToolFormat {
     /// `<tool_call>{"name", "arguments"}</tool_call>`: Hermes, Qwen, SmolLM.
     Hermes,
+    /// `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3.5, Qwen3-Coder.
+    Xml,
     /// `{"name", "parameters"}`, optionally after `<|python_tag|>`: Llama 3.
     Llama,
     /// `[TOOL_CALLS][{"name", "arguments"}]`.
@@ -42,13 +44,14 @@ pub enum ToolFormat {
 }
 
 /// Text in a template that identifies a format. The first match counts.
-const TOOL_FORMATS: [(&str, ToolFormat); 8] = [
+const TOOL_FORMATS: [(&str, ToolFormat); 9] = [
     ("<|tool_call>", ToolFormat::Gemma4),
     ("<|tool_call_start|>", ToolFormat::Lfm2),
     ("<|tool_list_start|>", ToolFormat::Lfm2),
     ("<start_function_call>", ToolFormat::Gemma),
     ("[ARGS]", ToolFormat::MistralArgs),
     ("[TOOL_CALLS]", ToolFormat::Mistral),
+    ("<parameter=", ToolFormat::Xml),
     ("<tool_call>", ToolFormat::Hermes),
     ("\"parameters\": ", ToolFormat::Llama),
 ];
@@ -134,10 +137,6 @@ impl ChatTemplate {
     /// Returns the format of tool calls; `None` if the template does not use a known one.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         let source = self.sources.get("tool_use").or_else(|| self.sources.get(DEFAULT))?;
-        // XML (Qwen3-Coder), inside another format's marks.
-        if source.contains("<function=") {
-            return None;
-        }
         TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 

@@ -92,6 +92,12 @@ impl TextSplit {
             }
             "dbrx" | "smaug-bpe" | "chatglm-bpe" => patterns(&[&words(r"\p{N}{1,3}")]),
             "qwen2" => Self { composes: true, ..patterns(&[&words(r"\p{N}")]) },
+            // Marks belong to words.
+            "qwen35" => {
+                let marked =
+                    words(r"\p{N}").replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"^\s\p{L}", r"^\s\p{L}\p{M}");
+                Self { composes: true, ..patterns(&[&marked]) }
+            }
             "deepseek-r1-qwen" | "stablelm2" | "hunyuan" => patterns(&[&words(r"\p{N}")]),
             "seed-coder" => patterns(&[&words(r"\p{N}").replace(r"\p{N}]+[\r\n]*", r"\p{N}\r\n]+")]),
             "tekken" => Self { whole: true, ..patterns(&[&cased("", r"\p{N}")]) },
@@ -121,6 +127,7 @@ impl Vocabulary<'_> {
             "llama-bpe",
             "dbrx",
             "qwen2",
+            "qwen35",
             "deepseek-r1-qwen",
             "tekken",
             "gpt-4o",

@@ -92,7 +92,7 @@ const messages = () => page.$$eval(".message .body", (all) => all.map(({ textCon
 export const tests = {
   async "the shelf names size, licence and use of each model, and the page is sound"() {
     const rows = await page.$$eval("#models li", (all) => all.map(({ textContent }) => textContent));
-    equal(rows.length, 14, "models");
+    equal(rows.length, 16, "models");
     for (const row of rows) check(/about [\d.]+ (MB|GB)/.test(row) && /Apache|Gemma|Llama|LFM/.test(row), row);
     const [small] = await page.$$eval("[data-model='smollm2-360m'] .facts", (all) => all.map(({ textContent }) => textContent));
     await page.uncheck("#with-draft");

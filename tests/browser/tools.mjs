@@ -3,7 +3,11 @@ import { readFileSync } from "node:fs";
 import { check, equal, faults, open } from "./harness.mjs";
 import { AnswerReader, calling, readAnswer } from "../../dist/tools.js";
 
-const NAMES = ["get_weather", "clock"];
+/** Schemas of the parameters of each tool. */
+const TOOLS = {
+  get_weather: { properties: { place: { type: "string" }, days: { type: "integer" }, zip: { type: ["string", "null"] }, unit: { enum: ["1", 2] }, more: {} } },
+  clock: undefined,
+};
 /** By format: what a model writes, the content in it, and its calls as `[name, arguments]`. */
 const ANSWERS = {
   hermes: [
@@ -97,6 +101,30 @@ const ANSWERS = {
     ],
     ["<start_function_call>call:clock{}<end_function_call>", "<start_function_call>call:clock{}<end_function_call>", []],
   ],
+  xml: [
+    [
+      'I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=place>\nSt. "Gallen"\n<b>\n</parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=more>\n{"now": True}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=clock>\n</function>\n</tool_call>',
+      "I look.",
+      [
+        ["get_weather", '{"place": "St. \\"Gallen\\"\\n<b>", "days": 3, "more": "{\\"now\\": True}"}'],
+        ["clock", "{}"],
+      ],
+    ],
+    // The schema decides whether a value is a text; without one it is.
+    [
+      "<tool_call><function=get_weather><parameter=place>8001</parameter><parameter=unit>1</parameter><parameter=more>True</parameter></function></tool_call>",
+      "",
+      [["get_weather", '{"place": "8001", "unit": "1", "more": true}']],
+    ],
+    ["<tool_call><function=get_weather><parameter=unit>2</parameter></function></tool_call>", "", [["get_weather", '{"unit": 2}']]],
+    ["<tool_call><function=clock><parameter=a>1</parameter></function></tool_call>", "", [["clock", '{"a": "1"}']]],
+    // JSON between the marks, a call without its end, no name of a tool, nothing that was begun.
+    ['<tool_call>{"name": "clock", "arguments": {}}</tool_call>', "", [["clock", "{}"]]],
+    ["<tool_call><function=clock><parameter=a>1</parameter></tool_call> Done.", "Done.", [["clock", '{"a": "1"}']]],
+    ["<tool_call><function=other></function></tool_call>", "<tool_call><function=other></function></tool_call>", []],
+    ["<tool_call><function=clock> now", "<tool_call><function=clock> now", []],
+    ["Think.\n</think>\n\n<tool_call><function=clock></function></tool_call>", "Think.\n</think>", [["clock", "{}"]]],
+  ],
   lfm2: [
     [
       "<|tool_call_start|>[get_weather(place=\"St. \\\"Gallen\\\")\", days=3, tags=['a', 'it\\'s'], more={'now': True, 'at': (1, 2.5,)}), clock()]<|tool_call_end|>I look.",
@@ -132,6 +160,7 @@ const WORDS = {
   gemma: "<start_function_call>",
   gemma4: "<|tool_call>",
   lfm2: "<|tool_call_start|>",
+  xml: "<tool_call><function=><parameter=",
 };
 faults.calling = (_, response, rest) => {
   const format = rest.shift();
@@ -149,10 +178,10 @@ export const tests = {
   "answers in every format are told apart from calls, whole and piece by piece"() {
     for (const [format, answers] of Object.entries(ANSWERS)) {
       for (const [text, content, calls] of answers) {
-        const whole = readAnswer(text, format, NAMES, true);
+        const whole = readAnswer(text, format, TOOLS, true);
         equal([whole.content, apart(whole.calls)], [content, calls], `${format}: ${text}`);
         for (const size of [1, 2, 3, 7]) {
-          const reader = new AnswerReader(format, NAMES);
+          const reader = new AnswerReader(format, TOOLS);
           const deltas = [];
           for (let at = 0; at < text.length; at += size) deltas.push(...reader.read(text.slice(at, at + size)));
           deltas.push(...reader.read("", true));
@@ -207,6 +236,10 @@ export const tests = {
       "call:",
       "clock",
       "<escape>",
+      "<function=clock>",
+      "<parameter=a>",
+      "</parameter>",
+      "</function>",
       '{"name"',
       ': "clock"',
       ', "arguments": ',
@@ -227,11 +260,11 @@ export const tests = {
     for (let round = 0; round < 4000; round += 1) {
       const text = Array.from({ length: 1 + random(14) }, () => parts[random(parts.length)]).join("");
       for (const format of Object.keys(ANSWERS)) {
-        const reader = new AnswerReader(format, NAMES);
+        const reader = new AnswerReader(format, TOOLS);
         let content = "";
         for (const piece of text.match(/.{1,5}/gs)) for (const delta of reader.read(piece)) content += delta.content ?? "";
         for (const delta of reader.read("", true)) content += delta.content ?? "";
-        const whole = readAnswer(text, format, NAMES, true);
+        const whole = readAnswer(text, format, TOOLS, true);
         equal(
           [content, reader.calls.map(({ function: { name, arguments: json } }) => [name, json])],
           [whole.content, apart(whole.calls)],
@@ -252,7 +285,7 @@ export const tests = {
   },
 
   "a request's tools are checked, and required ones make a grammar"() {
-    const tools = NAMES.map((name) => ({
+    const tools = Object.keys(TOOLS).map((name) => ({
       type: "function",
       function: { name, parameters: { type: "object", properties: { a: { $ref: "#/$defs/A" } }, $defs: { A: { type: "integer" } } } },
     }));
@@ -364,7 +397,7 @@ export const tests = {
       units: { enum: ["C", 1] },
     };
     const parameters = { type: "object", properties, required: ["city", "more"], additionalProperties: false };
-    for (const format of ["mistral", "mistral_args", "gemma", "gemma4", "lfm2"]) {
+    for (const format of ["mistral", "mistral_args", "gemma", "gemma4", "lfm2", "xml"]) {
       const { whole, plain, found } = await page.evaluate(
         async ([format, parameters]) => {
           const engine = await Engine.load(`/calling/${format}/models/tales/draft`, { device: "cpu", max_context: 1024 });

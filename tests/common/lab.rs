@@ -3,6 +3,7 @@
 use crate::{gpu, run};
 use bytemuck::cast_slice;
 use foretoken::internals::gpu::{Buffer, Gpu, Kernel, Slice};
+use foretoken::internals::target::StatePass;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -41,7 +42,16 @@ impl Lab {
     }
 
     pub fn step(&self, position: usize, rows: usize) -> Slice {
-        self.uniform(&[position as u32, rows as u32, 0, 0, 0, 0])
+        self.step_with(position, rows, StatePass::default())
+    }
+
+    /// Returns a step that reads and writes recurrent states.
+    pub fn step_with(&self, position: usize, rows: usize, states: StatePass) -> Slice {
+        let StatePass { slot, base, save_slot, save_at } = states;
+        let states = [slot, base, save_slot, save_at.unwrap_or(u32::MAX as usize)];
+        self.uniform(
+            &[&[position, rows, 0, 0, 0, 0], &states[..]].concat().iter().map(|word| *word as u32).collect::<Vec<_>>(),
+        )
     }
 
     pub fn input(&self, bytes: &[u8]) -> Slice {

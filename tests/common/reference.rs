@@ -5,8 +5,10 @@
 //! tiled or reordered, and tensors keep the checkpoint's layout. So [`Model`] checks all that the GPU does differently. It is readable
 //! and slow: for tests and small models.
 
+mod delta;
 mod model;
 
+pub use self::delta::{DeltaVectors, delta_net, gate_normed};
 pub use self::model::Model;
 
 use foretoken::KvDtype;
@@ -112,9 +114,9 @@ pub fn norm_layer(x: &[f32], gain: &[f32], bias: &[f32], eps: f64) -> Vec<f32> {
     y
 }
 
-/// Multiplies each head of x [rows, heads, head_dim] by the sigmoid of its gate [rows, heads].
-pub fn head_gate(x: &mut [f32], gates: &[f32], head_dim: usize) {
-    for (head, gate) in x.chunks_exact_mut(head_dim).zip(gates) {
+/// Multiplies each `together` elements of x by the sigmoid of their gate.
+pub fn gate_heads(x: &mut [f32], gates: &[f32], together: usize) {
+    for (head, gate) in x.chunks_exact_mut(together).zip(gates) {
         let factor = 1.0 / (1.0 + (-f64::from(*gate)).exp());
         head.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
     }

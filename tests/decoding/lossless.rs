@@ -310,8 +310,10 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
         let inputs = if spec.layer_input_size > 0 { 3 } else { 0 };
         let norms = norms + inputs;
         for (count, layer) in layers.iter().zip(&spec.layers) {
-            let more = usize::from(spec.qk_norm.is_some()) + 2 * usize::from(spec.attention_gate);
-            assert_eq!(*count, 5 + more * has_attention(layer) + norms, "{what}");
+            let more = usize::from(spec.qk_norm.is_some()) + 2 * usize::from(spec.attention_gate.is_some());
+            // A delta net takes the recurrence and its gates.
+            let gates = usize::from(layer.delta_net().is_some());
+            assert_eq!(*count, 5 + more * has_attention(layer) + gates + norms, "{what}");
         }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
         let embeds = 1 + usize::from(spec.learned_positions) + usize::from(spec.embedding_norm) + inputs;

@@ -382,7 +382,7 @@ mod tuner {
 }
 
 mod drafting {
-    use foretoken::internals::target::{DraftPlan, Drafting, Rollback, Translate};
+    use foretoken::internals::target::{DraftPlan, Drafting, Rollback, StatePass, Translate};
 
     /// Translates to a draft model that has each target token twice. A text that ends in 9 ends inside a character.
     struct Twice;
@@ -409,14 +409,17 @@ mod drafting {
         // Two chunks, then the tokens that a round reads.
         assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), None);
         assert_eq!(drafting.missed(&cached, 1).unwrap(), (0, cached[..8].to_vec()));
-        drafting.has_read(8);
+        drafting.chunk(0, 8);
         assert_eq!(drafting.missed(&cached, 1).unwrap(), (8, cached[8..15].to_vec()));
-        drafting.has_read(7);
+        drafting.chunk(8, 7);
         assert_eq!(drafting.missed(&cached, 1).unwrap(), (15, vec![]));
         let tokens = [&cached[15..], &[1]].concat();
-        assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), Some(DraftPlan { tokens, position: 30, steps: 4 }));
+        assert_eq!(
+            drafting.plan(&cached, 1, [4, 10]).unwrap(),
+            Some(DraftPlan { tokens, position: 30, steps: 4, states: StatePass::default() })
+        );
         // The draft model wrote four tokens and read three of them.
-        assert_eq!(drafting.wrote(30, vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
+        assert_eq!(drafting.wrote([30, 15, 0], vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
         assert_eq!(drafting.num_read(), 34);
         // Two tokens were accepted.
         drafting.truncate(33);
@@ -446,9 +449,12 @@ mod drafting {
         let mut drafting = Drafting::new(8, 64, Rollback::default());
         drafting.translate_by(Box::new(Twice));
         let plan = drafting.plan(&[1, 2], 3, [6, 2]).unwrap().unwrap();
-        assert_eq!(plan, DraftPlan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6 });
+        assert_eq!(
+            plan,
+            DraftPlan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6, states: StatePass::default() }
+        );
         // Tokens without room in the target are cut. The draft model has not read its last token.
-        assert_eq!(drafting.wrote(5, vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
+        assert_eq!(drafting.wrote([5, 5, 0], vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
         let plan = drafting.plan(&[1, 2, 3, 4, 5], 6, [1, 2]).unwrap().unwrap();
         assert_eq!((plan.tokens, plan.position), (vec![6], 11));
         // Inside a character the draft model writes nothing, and keeps what it has read.
@@ -463,7 +469,7 @@ mod drafting {
     /// A draft model with recurrent state of 2 positions, which reaches back 10 positions, with checkpoints every 16.
     #[test]
     fn recurrent_state_is_cut_where_it_is_kept() {
-        let mut rollback = Rollback::new(2, 10, 16);
+        let mut rollback = Rollback::of_inputs(2, 10, 16);
         // From 50 tokens the state of 40 to 49 is kept, and that of 14, 15, 30, 31, 46 and 47.
         assert_eq!(rollback.cut(50, 60), 50);
         assert_eq!(rollback.cut(50, 42), 42);
@@ -482,9 +488,64 @@ mod drafting {
         assert_eq!(Rollback::default().cut(50, 7), 7);
     }
 
+    /// Four states; rounds save three of them in turn. Inputs of 20 positions lead from a state to later ones.
+    #[test]
+    fn states_are_cut_where_inputs_lead_from_one() {
+        let mut rollback = Rollback::of_states(4, 20);
+        let states = |slot, base, save_slot, save_at| StatePass { slot, base, save_slot, save_at };
+        // A prompt in two chunks. Between them there is no state.
+        assert_eq!(rollback.chunk(0, 30), states(0, 0, 3, Some(30)));
+        assert_eq!(rollback.chunk(30, 20), states(3, 30, 3, Some(50)));
+        assert_eq!(rollback.cut(50, 50), 50);
+        // Two rounds of which the device begins the second, at a position that is known later. Then another one.
+        assert_eq!(rollback.round(50), states(3, 50, 1, Some(50)));
+        assert_eq!(rollback.repeat(), 2);
+        rollback.computed(1, 50, 8);
+        assert_eq!(rollback.cut(58, 54), 54);
+        rollback.computed(2, 54, 8);
+        assert_eq!(rollback.cut(62, 57), 57);
+        assert_eq!(rollback.round(57), states(2, 54, 0, Some(57)));
+        rollback.computed(0, 57, 8);
+        // Back into the first round: the state before it is still there, also as that of the prompt's end.
+        assert_eq!(rollback.cut(65, 52), 52);
+        assert_eq!(rollback.round(52), states(3, 50, 1, Some(52)));
+        rollback.computed(1, 52, 18);
+        assert_eq!(rollback.round(70), states(1, 52, 2, Some(70)));
+        rollback.computed(2, 70, 1);
+        assert_eq!(rollback.cut(71, 60), 60);
+        assert_eq!(rollback.round(60), states(1, 52, 0, Some(60)));
+        rollback.computed(0, 60, 30);
+        // No inputs lead to 58 any more.
+        assert_eq!(rollback.cut(90, 58), 52);
+        // A round never saves the state that it starts from.
+        assert_eq!(rollback.round(52), states(1, 52, 2, Some(52)));
+        assert_eq!(rollback.cut(52, 51), 50);
+        assert_eq!(rollback.cut(50, 49), 0);
+        assert_eq!(rollback.round(0), states(2, 0, 0, Some(0)));
+    }
+
+    #[test]
+    fn a_copy_has_the_state_of_its_end() {
+        let mut rollback = Rollback::of_states(4, 20);
+        rollback.chunk(0, 30);
+        let round = rollback.round(30);
+        rollback.computed(round.save_slot, 30, 5);
+        assert_eq!(rollback.cut(35, 33), 33);
+        let settled = StatePass { slot: 3, base: 30, save_slot: 0, save_at: Some(33) };
+        assert_eq!((rollback.settle(33), rollback.settle(33)), (Some(settled), None));
+        rollback.restored(33);
+        assert_eq!(rollback.round(33).base, 33);
+        assert_eq!(rollback.cut(33, 32), 0);
+        // Later passes of a draft save nothing, and start from the state of the first.
+        let next = settled.next_of_draft();
+        assert_eq!(next, StatePass { slot: 0, base: 33, save_slot: 0, save_at: None });
+        assert_eq!(next.next_of_draft(), next);
+        assert_eq!(Rollback::default().settle(33), None);
+    }
+
     #[test]
     fn a_draft_reads_again_what_recurrent_state_does_not_keep() {
-        let mut drafting = Drafting::new(8, 64, Rollback::new(2, 10, 16));
+        let mut drafting = Drafting::new(8, 64, Rollback::of_inputs(2, 10, 16));
         drafting.set_read(30);
         drafting.truncate(25);
         assert_eq!(drafting.num_read(), 16);

@@ -97,6 +97,8 @@ GEMMA4 = {
     "vocab_size_per_layer_input": SIZES["vocab_size"],
 }
 LFM3 = {"layer_types": ["conv", "full_attention", "sliding_attention", "conv"] * 8, "rope_parameters": PROPORTIONAL}
+DELTA_NETS = {"layer_types": ["linear_attention", "full_attention"] * 16}
+MROPE = {"mrope_interleaved": True, "mrope_section": [11, 11, 10]}
 OTHERS = {
     "phi3": [
         {},
@@ -178,6 +180,14 @@ OTHERS = {
         {**LFM3, "use_sandwich_norm": False, "use_attention_gate": False, "conv_L_cache": 3, "sliding_window": 16},
         {**LFM3, "rope_parameters": {**PROPORTIONAL, "full_attention": {"rope_type": "default", "rope_theta": 5e5}}},
     ],
+    "qwen3_5_text": [
+        {},
+        {**NO_IDS, "head_dim": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "tie_word_embeddings": True},
+        {**DELTA_NETS, "linear_num_key_heads": 8, "linear_num_value_heads": 24, "linear_conv_kernel_dim": 3},
+        {"linear_key_head_dim": 64, "linear_value_head_dim": 96, "full_attention_interval": 3},
+        {"partial_rotary_factor": 0.5, "rope_theta": 5e5},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, **MROPE}},
+    ],
     "stablelm": [
         {},
         NO_IDS,
@@ -206,19 +216,23 @@ def sizes(model_type):
     return WIDE if model_type in ["gpt2", "gpt_bigcode"] else SIZES
 
 
+# Keys of the taps of convolutions, by the kind of layer that has one.
+TAPS = {"conv": "conv_L_cache", "linear_attention": "linear_conv_kernel_dim"}
+
+
 def slides(model_type, config):
     """Returns a flag per layer: whether it has a window, as the models' code reads the config."""
     types = getattr(config, "layer_types", None) if model_type != "phi3" else None
     has_window = model_type not in ["llama", "seed_oss"] and getattr(config, "use_sliding_window", True)
     has_window = has_window and getattr(config, "sliding_window", None)
     types = types or ["sliding_attention"] * config.num_hidden_layers
-    return [has_window and kind == "sliding_attention" for kind in types if kind != "conv"]
+    return [has_window and kind == "sliding_attention" for kind in types if kind not in TAPS]
 
 
 def convolutions(config):
     """Returns a digit for each layer: the positions of its convolution; 0: it has attention."""
     types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
-    return "".join(str(config.conv_L_cache) if kind == "conv" else "0" for kind in types)
+    return "".join(str(getattr(config, TAPS[kind])) if kind in TAPS else "0" for kind in types)
 
 
 def mlp_width(config):
@@ -237,7 +251,7 @@ def ropes(config, head_dim):
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = "full_attention" in parameters
     tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
-    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config", "StableLmConfig"]
+    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config", "StableLmConfig", "Qwen3_5TextConfig"]
     if type(config).__name__ == "Gemma4TextConfig":
         layers = [config.layer_types.index(kind) for kind in ["full_attention", "sliding_attention"]]
         head_dims = [config.per_layer_config[layer].head_dim for layer in layers]
@@ -259,6 +273,12 @@ def layers(config):
         "intermediate_size": widths,
         "layer_input_size": config.hidden_size_per_layer_input,
     }
+
+
+def delta_net(config):
+    """Returns heads and head sizes of keys, then of values."""
+    sides = ["key", "value"]
+    return [getattr(config, key) for side in sides for key in (f"linear_num_{side}_heads", f"linear_{side}_head_dim")]
 
 
 def rope(config, table, rotary_dim):
@@ -332,6 +352,7 @@ def facts(model_type, config):
         "window": config.sliding_window if any(slides(model_type, config)) else None,
         "slides": digits(slides(model_type, config)),
         **({"layers": layers(config)} if model_type == "gemma4_text" else {}),
+        **({"delta_net": delta_net(config)} if model_type == "qwen3_5_text" else {}),
         "rotates": digits(rotates[: config.num_hidden_layers]),
         "bos_token_id": config.bos_token_id,
         "eos_token_id": eos if isinstance(eos, list) else [] if eos is None else [eos],

@@ -6,10 +6,13 @@ use common::difference;
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
-use common::reference::{self, Heads, Kv, Pairs};
+use common::reference::{self, DeltaVectors, Heads, Kv, Pairs};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
-use foretoken::internals::model::{Activation, ConvHistory, QkNorm, QueryGrowth, RopeScaling, RopeSpec, rotary_table};
+use foretoken::internals::model::{
+    Activation, ConvHistory, DeltaHistory, DeltaSpec, QkNorm, QueryGrowth, RopeScaling, RopeSpec, rotary_table,
+};
+use foretoken::internals::target::StatePass;
 use foretoken::internals::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use foretoken::{Arithmetic, KvDtype};
 use half::f16;
@@ -20,6 +23,8 @@ use std::fmt::Debug;
 const POINTWISE: f64 = 1e-12;
 const NORM: f64 = 1e-10;
 const MATMUL: f64 = 1e-10;
+/// A recurrence adds its rounding up.
+const DELTA: f64 = 1e-10;
 const fn attention_bound(kv: KvDtype) -> f64 {
     match kv {
         KvDtype::F32 => 1e-9,
@@ -630,7 +635,7 @@ fn embed_widens_quantised_rows() {
         let sizes = [chunks, scales, units, 0, vocab as u32, width as u32 / 4, f32::to_bits(scale)];
         let dims = [&sizes[..], &TOKENS].concat();
         let bindings = [
-            (0, lab.uniform(&[0, ids.len() as u32, 0, 0, 0, 0])),
+            (0, lab.step(0, ids.len())),
             (1, lab.uniform(&dims)),
             (2, lab.input(&table.bytes())),
             (3, lab.input(cast_slice(&ids))),
@@ -1174,23 +1179,105 @@ fn short_conv_equals_its_twin_in_any_passes() {
 }
 
 #[test]
-fn head_gate_equals_its_twin() {
+fn gate_heads_equals_its_twin() {
     let mut lab = Lab::new(23);
-    for (case, (heads, head_dim, rows)) in [(1, 4, 1), (4, 16, 3), (3, 20, 17), (16, 128, 2)].into_iter().enumerate() {
+    let sizes = [(1, 4, 1), (4, 16, 3), (3, 20, 17), (16, 128, 2), (2, 256, 1)];
+    for (case, (heads, head_dim, rows)) in sizes.into_iter().enumerate() {
         let width = heads * head_dim;
-        let mut x = lab.random.values(INPUTS[case % 5], rows * width);
-        let gates: Vec<_> = lab.random.normals(rows * heads).iter().map(|gate| gate * 10.0).collect();
-        let y = lab.output(&bits(&padded(&x, width, stride(width))));
-        let dims = lab.uniform(&[heads as u32, head_dim as u32, stride(width) as u32]);
-        let bindings = [(0, lab.step(5, rows)), (1, dims), (2, lab.input(cast_slice(&gates))), (3, y.slice())];
-        lab.run(Kernel::HeadGate, [(width as u32).div_ceil(64), rows as u32, 1], &bindings);
-        let got: Vec<_> = lab
-            .rows(&y, stride(width), stride(width))
-            .chunks(stride(width))
-            .flat_map(|row| row[..width].to_vec())
-            .collect();
-        reference::head_gate(&mut x, &gates, head_dim);
-        lab.close("head_gate", POINTWISE, &(heads, head_dim, rows), &got, &x, floor(INPUTS[case % 5], 1, 1.0));
+        for (each, normed) in [(false, false), (true, false), (true, true)] {
+            let kind = INPUTS[case % 5];
+            let mut x = lab.random.values(kind, rows * width);
+            let count = if each { width } else { heads };
+            let gates: Vec<_> = lab.random.normals(rows * count).iter().map(|gate| gate * 10.0).collect();
+            let gain = lab.random.normals(head_dim);
+            let y = lab.output(&bits(&padded(&x, width, stride(width))));
+            // Gates are the last numbers of longer rows.
+            let (first, eps) = (3, 1e-6_f32);
+            let behind: Vec<f32> = gates.chunks_exact(count).flat_map(|row| [&[f32::NAN; 3], row].concat()).collect();
+            let [each_word, normed_word] = [each, normed].map(u32::from);
+            let sizes = [head_dim, stride(width), first + count, first].map(|size| size as u32);
+            let rest = [each_word, normed_word, eps.to_bits(), 1.0_f32.to_bits()];
+            let dims = lab.uniform(&[&sizes[..], &rest].concat());
+            let (gates_in, gain_in) = (lab.input(cast_slice(&behind)), lab.input(cast_slice(&gain)));
+            let bindings = [(0, lab.step(5, rows)), (1, dims), (2, gates_in), (3, gain_in), (4, y.slice())];
+            lab.run(Kernel::GateHeads, [heads as u32, rows as u32, 1], &bindings);
+            let got = lab.rows(&y, stride(width), stride(width));
+            let got: Vec<_> = got.chunks(stride(width)).flat_map(|row| row[..width].to_vec()).collect();
+            match normed {
+                true => reference::gate_normed(&mut x, &gates, &gain, f64::from(eps)),
+                false => reference::gate_heads(&mut x, &gates, if each { 1 } else { head_dim }),
+            }
+            let case = (heads, head_dim, rows, each, normed);
+            let below = if normed { floor(kind, 1, 1e4) } else { floor(kind, 1, 1.0) };
+            lab.close("gate_heads", POINTWISE, &case, &got, &x, below);
+        }
+    }
+    lab.report();
+}
+
+/// A text in several passes. Each starts from a saved state, and repeats what followed it.
+#[test]
+fn delta_net_equals_its_twin_in_any_passes() {
+    let mut lab = Lab::new(24);
+    let sizes = [(1, 1, 4, 3, 2, false), (2, 4, 16, 24, 4, false), (2, 4, 16, 70, 4, true), (1, 2, 128, 128, 4, true)];
+    for (key_heads, value_heads, key_dim, value_dim, taps, tiled) in sizes {
+        let spec = DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps };
+        let history = DeltaHistory { spec };
+        let (text, width) = (120, spec.input_width() + spec.value_width());
+        let (wide, parts) = (spec.value_width(), value_heads * history.blocks());
+        let projected = lab.random.normals(text * width);
+        let vectors = DeltaVectors {
+            taps: lab.random.normals(spec.conv_width() * taps),
+            decay: [lab.random.normals(value_heads).iter().map(|x| x.abs()).collect(), lab.random.normals(value_heads)],
+            gain: Vec::new(),
+            tiled,
+        };
+        let want = reference::delta_net(&projected, &vectors, &spec);
+        let kept = lab.output(&vec![UNTOUCHED; history.numbers()]);
+        let sizes = [key_heads, value_heads, value_dim, taps, DeltaHistory::RING];
+        let rest = [DeltaHistory::SLOTS * history.slot_len(), width, stride(wide), usize::from(tiled)];
+        let dims = lab.uniform(&[&sizes[..], &rest].concat().iter().map(|size| *size as u32).collect::<Vec<_>>());
+        let [taps_in, rates, bias] =
+            [&vectors.taps, &vectors.decay[0], &vectors.decay[1]].map(|vector| lab.input(cast_slice(vector)));
+        let mut run = |position: usize, rows: usize, states: StatePass| {
+            let y = lab.output(&vec![UNTOUCHED; rows.max(1) * stride(wide)]);
+            let rows_of_text = &projected[position * width..][..rows.max(1) * width];
+            let bindings = [
+                (0, lab.step_with(position, rows, states)),
+                (1, dims.clone()),
+                (2, lab.input(cast_slice(rows_of_text))),
+                (3, taps_in.clone()),
+                (4, rates.clone()),
+                (5, bias.clone()),
+                (6, kept.slice()),
+                (7, y.slice()),
+            ];
+            lab.run(Kernel::DeltaNet(key_dim as u32), [parts as u32, 1, 1], &bindings);
+            let got = lab.rows(&y, stride(wide), wide);
+            let got = got[..rows * wide].to_vec();
+            lab.close("delta_net", DELTA, &(spec, position, rows), &got, &want[position * wide..][..rows * wide], 1e-3);
+            got
+        };
+        let from = |slot, base, save_slot, save_at| StatePass { slot, base, save_slot, save_at };
+        // A prompt in two chunks, then rounds, the second of which repeats three rows of the first.
+        let mut whole = run(0, 30, from(2, 0, 3, Some(30)));
+        whole.extend(run(30, 20, from(3, 30, 3, Some(50))));
+        whole.extend(run(50, 9, from(3, 50, 1, Some(50))));
+        let after = run(53, 40, from(1, 50, 2, Some(53)));
+        assert_eq!(bits(&after[..6 * wide]), bits(&whole[53 * wide..]), "{spec:?}");
+        whole.extend(&after[6 * wide..]);
+        // A draft: later passes repeat what the first one has read.
+        whole.extend(run(93, 2, from(2, 53, 0, Some(93))));
+        whole.extend(run(95, 1, from(0, 93, 0, None)));
+        whole.extend(run(96, 1, from(0, 93, 0, None)));
+        // A copy of the state alone, and a rollback to the state before.
+        run(60, 0, from(2, 53, 0, Some(60)));
+        let again = run(60, 12, from(0, 60, 1, Some(60)));
+        assert_eq!(bits(&again), bits(&whole[60 * wide..72 * wide]), "{spec:?}");
+        let chunk = run(60, 24, from(0, 60, 0, Some(84)));
+        assert_eq!(bits(&chunk), bits(&whole[60 * wide..84 * wide]), "{spec:?}");
+        let next = run(84, 3, from(0, 84, 1, Some(84)));
+        assert_eq!(bits(&next), bits(&whole[84 * wide..87 * wide]), "{spec:?}");
     }
     lab.report();
 }

@@ -29,8 +29,8 @@ struct Chooser {
     stream: u32,
     draft_stride: usize,
     draft_vocab: usize,
-    /// Position, rows, token, logit_row, out, draft_row.
-    step: [u32; 6],
+    /// Position, rows, token, logit_row, out, draft_row, slot, base, save_slot, save_at.
+    step: [u32; 10],
     round: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Chooser {
             stream: 0,
             draft_stride: 0,
             draft_vocab: 0,
-            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0],
+            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0, 0, 0, 0, u32::MAX],
             round: vec![UNTOUCHED; ROUND],
         }
     }
@@ -449,14 +449,16 @@ fn sample_takes_the_lowest_of_the_largest() {
         let logits = lab.input(cast_slice(&logits));
         for advance in [0, 1] {
             let rows = if advance == 1 { 1 } else { rows };
-            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0];
+            let save_at = if case == 0 { u32::MAX } else { 99 };
+            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0, 3, 50, 1, save_at];
             let chooser = Chooser { step, advance, ..Chooser::new(vocab, stride, 0, rows) };
             let [after, round] = chooser.choose(&lab, Noise::None, &logits, rows);
             let mut ids = chooser.round.clone();
             ids[IDS..IDS + rows].copy_from_slice(&want[..rows]);
             assert_eq!(round, ids, "{vocab} {input:?}");
-            // The next pass: one row, after this one, whose token is the sampled one.
-            let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1];
+            // The next pass: one row, after this one, whose token is the sampled one. It starts from the saved state and saves none.
+            let [slot, base] = if case == 0 { [3, 50] } else { [1, 99] };
+            let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1, slot, base, 1, u32::MAX];
             assert_eq!(after, if advance == 1 { next } else { step });
         }
     }
@@ -539,8 +541,8 @@ fn follow_equals_its_twin() {
         };
         mark(&mut seen, &text);
         let rows = drafted as u32 + 1;
-        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0]);
-        let draft_step = lab.output(&if has_draft_step { [9, 0, 20, 3, 21, 5] } else { [0; 6] });
+        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, position as u32]);
+        let draft_step = lab.output(&if has_draft_step { [9, 0, 20, 3, 21, 5, 1, 7, 1, u32::MAX] } else { [0; 10] });
         // Counts of the generated tokens, which are the last half.
         let mut counts = vec![0u32; vocab];
         text[PENDING / 2..].iter().for_each(|&id| counts[id as usize] += 1);
@@ -568,8 +570,13 @@ fn follow_equals_its_twin() {
         all[known.len()..][..fresh.len()].copy_from_slice(fresh);
         assert_eq!(lab.read(&whole), all, "case {case}");
         let at = (position + accepted + 1) as u32;
-        assert_eq!(lab.read(&step), [at, rows, PENDING as u32, 0, IDS as u32, 0], "case {case}");
-        assert_eq!(lab.read(&draft_step), [at - 1, 2, PENDING as u32 - 1, 1, DRAFTS as u32, 0], "case {case}");
+        // Rounds save states in slots 0 to 2 in turn.
+        let states = [2, position as u32, 0, at];
+        let next = [at, rows, PENDING as u32, 0, IDS as u32, 0].into_iter().chain(states).collect::<Vec<_>>();
+        assert_eq!(lab.read(&step), next, "case {case}");
+        let states = if has_draft_step { [1, 7, 2, at - 1] } else { [0, 0, 1, at - 1] };
+        let next = [at - 1, 2, PENDING as u32 - 1, 1, DRAFTS as u32, 0].into_iter().chain(states).collect::<Vec<_>>();
+        assert_eq!(lab.read(&draft_step), next, "case {case}");
     }
 }
 

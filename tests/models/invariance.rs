@@ -61,7 +61,7 @@ fn check(folder: &Path, capacity: Capacity, row_counts: &[usize]) {
     let alone = bits(&run(engine.logits(&text[FIRST..], 1)).unwrap());
     let alone_cache = cache(&engine, LENGTH);
     for &rows in row_counts {
-        engine.truncate(FIRST);
+        run(engine.rewind(FIRST)).unwrap();
         let together = bits(&run(engine.logits(&text[FIRST..], rows)).unwrap());
         let what = format!("{} in chunks of {rows}", folder.display());
         for (position, (a, b)) in alone.chunks(vocab).zip(together.chunks(vocab)).enumerate() {
@@ -71,7 +71,7 @@ fn check(folder: &Path, capacity: Capacity, row_counts: &[usize]) {
     }
     // After rollbacks to either side of a block boundary, in chunks across it, and from the beginning.
     for (keep, rows) in [(255, 5), (256, 3), (257, 16), (240, 32), (270, 1), (1, 64)] {
-        engine.truncate(keep);
+        run(engine.rewind(keep)).unwrap();
         let again = bits(&run(engine.logits(&text[keep..], rows)).unwrap());
         let (alone, again) = (alone.chunks(vocab).rev(), again.chunks(vocab).rev());
         assert!(alone.zip(again).all(|(a, b)| a == b), "{} kept {keep}, chunks of {rows}", folder.display());

@@ -112,6 +112,7 @@ fn rope(rope: &RopeSpec) -> Value {
 fn convolution(layer: &LayerSpec) -> usize {
     match layer.mixer {
         Mixer::ShortConv { taps } => taps,
+        Mixer::DeltaNet(delta) => delta.taps,
         Mixer::Attention(_) => 0,
     }
 }
@@ -142,6 +143,9 @@ fn facts(spec: &ModelSpec) -> Value {
         "bos_token_id": spec.bos_token_id,
         "eos_token_id": spec.eos_token_id,
     });
+    if let Some(delta) = spec.layers.iter().find_map(LayerSpec::delta_net) {
+        facts["delta_net"] = json!([delta.key_heads, delta.key_dim, delta.value_heads, delta.value_dim]);
+    }
     // Facts about each layer of Gemma 4.
     if spec.layer_scale {
         let own = spec.attentions().filter(|attention| attention.kv_layer.is_none());

@@ -3,7 +3,7 @@
 use common::{Golden, attention, blueprint, capacity, engine, engine_of, gpu, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::model::{
-    AttentionSpec, Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf,
+    AttentionSpec, Blueprint, LayerSpec, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf,
 };
 use foretoken::internals::weights::{InMemory, Weights};
 use foretoken::{Error, WeightDtype};
@@ -14,7 +14,16 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 62] = [
+const NAMES: [(&str, &str); 71] = [
+    ("linear_attn.in_proj_qkv", "attn_qkv"),
+    ("linear_attn.in_proj_z", "attn_gate"),
+    ("linear_attn.in_proj_b", "ssm_beta"),
+    ("linear_attn.in_proj_a", "ssm_alpha"),
+    ("linear_attn.conv1d", "ssm_conv1d"),
+    ("linear_attn.A_log", "ssm_a"),
+    ("linear_attn.dt_bias", "ssm_dt.bias"),
+    ("linear_attn.norm", "ssm_norm"),
+    ("linear_attn.out_proj", "ssm_out#"),
     ("model.embed_tokens.", "token_embd."),
     ("gpt_neox.embed_in.", "token_embd."),
     ("transformer.wte.", "token_embd."),
@@ -92,6 +101,20 @@ impl Tensor {
     }
 }
 
+/// Returns a tensor of a delta net with heads of `size` rows from `first` on in another order: those that share a head of k are apart by
+/// the number of such heads.
+fn tiled(tensor: &Tensor, spec: &ModelSpec, first: usize, size: usize) -> Vec<f32> {
+    let delta = spec.layers.iter().find_map(LayerSpec::delta_net).unwrap();
+    let group = delta.value_heads / delta.key_heads;
+    tensor.ordered(|row| match row.checked_sub(first) {
+        None => row,
+        Some(within) => {
+            let (head, i) = (within / size, within % size);
+            first + (head % delta.key_heads * group + head / delta.key_heads) * size + i
+        }
+    })
+}
+
 /// Returns the values as llama.cpp's converter writes them.
 fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec) -> Vec<f32> {
     let AttentionSpec { heads, head_dim: dim, .. } = *spec.attentions().next().unwrap();
@@ -110,7 +133,28 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
         "llama" | "smollm3" | "mistral3" | "granite" if name.contains("attn_q") || name.contains("attn_k") => {
             tensor.ordered(|row| row / dim * dim + row % 2 * (dim / 2) + row % dim / 2)
         }
-        "gemma2" | "gemma3" if name.contains("norm") => tensor.values.iter().map(|gain| gain + 1.0).collect(),
+        "qwen35" if name.contains("ssm_a.") || name.ends_with("ssm_a") => {
+            tiled(tensor, spec, 0, 1).iter().map(|logarithm| -logarithm.exp()).collect()
+        }
+        "qwen35" if name.contains("ssm_dt") || name.contains("ssm_beta") || name.contains("ssm_alpha") => {
+            tiled(tensor, spec, 0, 1)
+        }
+        "qwen35" if name.contains("attn_qkv") || name.contains("ssm_conv1d") || name.contains("attn_gate") => {
+            let delta = spec.layers.iter().find_map(LayerSpec::delta_net).unwrap();
+            tiled(tensor, spec, tensor.rows - delta.value_width(), delta.value_dim)
+        }
+        "qwen35" if name.contains("ssm_out") => {
+            // The columns, as rows.
+            let column = |i: usize| tensor.values.iter().skip(i).step_by(tensor.cols).copied();
+            let turned = (0..tensor.cols).flat_map(column).collect();
+            let columns = Tensor { rows: tensor.cols, cols: tensor.rows, values: turned };
+            let delta = spec.layers.iter().find_map(LayerSpec::delta_net).unwrap();
+            let turned = tiled(&columns, spec, 0, delta.value_dim);
+            (0..tensor.rows).flat_map(|row| turned.iter().skip(row).step_by(tensor.rows)).copied().collect()
+        }
+        "gemma2" | "gemma3" | "qwen35" if name.contains("norm") && !name.contains("ssm_norm") => {
+            tensor.values.iter().map(|gain| gain + 1.0).collect()
+        }
         _ => tensor.values.clone(),
     }
 }
@@ -145,6 +189,7 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "sliding_window": spec.attentions().find_map(|attention| attention.window),
         "no_rope_layers": spec.attentions().map(|attention| attention.rope.is_some()).collect::<Vec<_>>(),
         "layer_types": spec.layers.iter().map(|layer| match layer.attention().map(|attention| attention.window) {
+            None if layer.delta_net().is_some() => "linear_attention",
             None => "conv",
             Some(Some(_)) => "sliding_attention",
             Some(None) => "full_attention",
@@ -159,6 +204,13 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
     }
     if architecture == "cohere2" {
         keys["logit_scale"] = spec.logit_scale.into();
+    }
+    if let Some(delta) = spec.layers.iter().find_map(LayerSpec::delta_net) {
+        keys["linear_num_key_heads"] = delta.key_heads.into();
+        keys["linear_num_value_heads"] = delta.value_heads.into();
+        keys["linear_key_head_dim"] = delta.key_dim.into();
+        keys["linear_value_head_dim"] = delta.value_dim.into();
+        keys["linear_conv_kernel_dim"] = delta.taps.into();
     }
     if let Some(rope) = spec.ropes.first() {
         keys["rope_theta"] = rope.theta.into();
@@ -218,6 +270,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("cohere2", "cohere2"),
         ("phi", "phi2"),
         ("lfm2", "lfm2"),
+        ("qwen3_5", "qwen35"),
         ("stablelm", "stablelm"),
     ] {
         let folder = path("tests/golden/models").join(folder);
@@ -228,7 +281,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         for (name, tensor) in weights.iter() {
             let stored = golden.tensor(name).unwrap().dtype();
             let values = run(weights.read_f32(name)).unwrap();
-            let normalise_after = ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss"];
+            let normalise_after = ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss", "qwen35"];
             let norm = if normalise_after.contains(&architecture) { "post_attention_norm" } else { "ffn_norm" };
             let name = name.replace("post_attention_layernorm", norm);
             let name = NAMES.iter().fold(name, |name, (theirs, gguf)| name.replace(theirs, gguf));

@@ -205,6 +205,27 @@ fn line_breaks_after_punctuation_may_be_tokens_of_their_own() {
     assert_eq!(ids(&seed, "Stop!\n\nGo"), apart);
 }
 
+/// Devanagari writes vowels as marks, which Qwen3.5 keeps in the word. A mark alone is no punctuation.
+#[test]
+fn marks_may_belong_to_words() {
+    let bytes = file("models/tales/target/tokenizer.json");
+    let mut converted = Converted::of(&serde_json::from_slice(&bytes).unwrap());
+    // A token of the last byte of a letter and the first one of a mark.
+    let [first, second] = ["ķ", "à"];
+    let joined = converted.tokens.len() as u32;
+    converted.tokens.push(format!("{first}{second}"));
+    converted.types.push(1.0);
+    converted.scores.push(0.0);
+    converted.merges.push(format!("{first} {second}"));
+    let [qwen2, qwen35] = ["qwen2", "qwen35"].map(|pre| converted.tokenizer(Kind::Bytes(pre)));
+    let ids = |tokenizer: &Tokenizer, text: &str| tokenizer.encode(text, false).unwrap();
+    for text in ["One, two.", "It's 12 o'clock", "a\n\nb", "cafe\u{301}"] {
+        assert_eq!(ids(&qwen35, text), ids(&qwen2, text), "{text:?}");
+    }
+    assert!(ids(&qwen35, "कि").contains(&joined));
+    assert!(!ids(&qwen2, "कि").contains(&joined));
+}
+
 #[test]
 fn the_metadata_of_a_gguf_file_make_the_same_tokenizer() {
     let golden = golden();

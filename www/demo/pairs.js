@@ -99,6 +99,15 @@ export const SHELF = [
     good: "Fast for its size: most layers keep a few numbers of a text instead of all of it.",
   },
   {
+    id: "qwen3.5-0.8b",
+    name: "Qwen 3.5 0.8B",
+    model: "unsloth/Qwen3.5-0.8B-GGUF",
+    file: "*-0.8B-Q4_K_M.gguf",
+    bytes: 533e6,
+    licence: APACHE,
+    good: "Many languages and tools; most layers keep a state of the same size for any length of text.",
+  },
+  {
     id: "gemma3-1b",
     name: "Gemma 3 1B",
     model: "unsloth/gemma-3-1b-it-GGUF",
@@ -146,6 +155,15 @@ export const SHELF = [
     bytes: 1.12e9,
     licence: APACHE,
     good: "Programs, tables and JSON; long answers.",
+  },
+  {
+    id: "qwen3.5-2b",
+    name: "Qwen 3.5 2B",
+    model: "unsloth/Qwen3.5-2B-GGUF",
+    file: "*-2B-Q4_K_M.gguf",
+    bytes: 1.28e9,
+    licence: APACHE,
+    good: "Reasoning, programs and tools, in many languages.",
   },
   {
     id: "gemma4-e2b",

@@ -40,7 +40,8 @@ impl Backend for CpuBackend {
         self.check_room(tokens.len())?;
         let mut all = Vec::new();
         for chunk in tokens.chunks(rows.max(1)) {
-            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len())?;
+            let states = self.rollback.chunk(self.cached.len(), chunk.len());
+            let logits = self.target.forward(chunk, self.cached.len(), states, 0..chunk.len())?;
             (0..logits.len()).for_each(|row| all.extend_from_slice(logits.row(row)));
             self.cached.extend_from_slice(chunk);
         }
@@ -54,7 +55,8 @@ impl Backend for CpuBackend {
         for (at, chunk) in tokens.chunks(self.prefill_chunk()).enumerate() {
             self.turn.give().await;
             let first = unwanted.saturating_sub(at * self.prefill_chunk()).min(chunk.len());
-            let hidden = self.target.hidden(chunk, self.cached.len(), first..chunk.len())?;
+            let states = self.rollback.chunk(self.cached.len(), chunk.len());
+            let hidden = self.target.hidden(chunk, self.cached.len(), states, first..chunk.len())?;
             (0..hidden.len()).for_each(|row| all.extend_from_slice(hidden.row(row)));
             self.cached.extend_from_slice(chunk);
         }
@@ -63,6 +65,7 @@ impl Backend for CpuBackend {
 
     /// The keys of each KV head, then the values of each.
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
+        self.settle();
         let positions = self.cached.len();
         Ok(self.target.layers()[layer].bytes(positions))
     }
@@ -72,6 +75,7 @@ impl Backend for CpuBackend {
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
+        self.settle();
         let copy = |model: &mut CpuModel, positions| {
             model.layers().iter().map(|layer| layer.copy(positions)).collect::<Vec<_>>()
         };
@@ -99,12 +103,26 @@ impl Backend for CpuBackend {
     }
 }
 
+impl CpuBackend {
+    /// Saves the recurrent states of the cached text, for a copy.
+    fn settle(&mut self) {
+        let len = self.cached.len();
+        if let Some(states) = self.rollback.settle(len) {
+            self.target.settle(len, states);
+        }
+        let read = self.drafting.num_read();
+        if let (Some(draft), Some(states)) = (&mut self.draft, self.drafting.settle()) {
+            draft.settle(read, states);
+        }
+    }
+}
+
 /// Describes a model with `cached` tokens in its cache.
 fn about(model: &CpuModel, cached: usize) -> LocalModel<'_> {
     LocalModel {
         spec: model.spec(),
         arithmetic: model.arithmetic(),
         memory: model.memory(),
-        cached_bytes: model.blueprint().kv_bytes(cached),
+        cached_bytes: model.blueprint().copied_bytes(cached, cached).sum(),
     }
 }

@@ -55,9 +55,9 @@ impl CpuBackend {
             false => (self.target.blueprint().spec.vocab_size, &self.sampling, self.constraint.as_ref()),
         };
         let (mut text, mut logits) = ([&self.cached[..], &[pending]].concat(), Vec::new());
-        let step = async |position, tokens: &[u32]| {
+        let step = async |position, tokens: &[u32], states| {
             let last = tokens.len() - 1;
-            let mut row = model.forward(tokens, position, last..last + 1)?.row(0).to_vec();
+            let mut row = model.forward(tokens, position, states, last..last + 1)?.row(0).to_vec();
             row.truncate(vocab);
             if let Some(constraint) = constraint {
                 mask(&mut row, &constraint.borrow_mut().masks(&text, &[])?);
@@ -151,7 +151,8 @@ impl Target for CpuBackend {
         self.check_room(tokens.len())?;
         for chunk in tokens.chunks(self.prefill_chunk()) {
             self.turn.give().await;
-            self.target.forward(chunk, self.cached.len(), 0..0)?;
+            let states = self.rollback.chunk(self.cached.len(), chunk.len());
+            self.target.forward(chunk, self.cached.len(), states, 0..0)?;
             self.cached.extend_from_slice(chunk);
         }
         Ok(())
@@ -159,7 +160,7 @@ impl Target for CpuBackend {
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &mut self.draft else { return Ok(0) };
-        let read = async |position, chunk: &[u32]| model.forward(chunk, position, 0..0).map(drop);
+        let read = async |position, chunk: &[u32], states| model.forward(chunk, position, states, 0..0).map(drop);
         self.drafting.catch_up(&self.cached, pending, read).await
     }
 
@@ -184,7 +185,9 @@ impl Target for CpuBackend {
             tokens.truncate(constraint.borrow_mut().allowed(&text, &tokens)?);
         }
         let rows = [&[pending], &tokens[..]].concat();
-        let logits = self.target.forward(&rows, position, 0..rows.len())?;
+        let states = self.rollback.round(position);
+        let logits = self.target.forward(&rows, position, states, 0..rows.len())?;
+        self.rollback.computed(states.save_slot, position, rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         let logprobs = self.logprobs(&logits, &ids, &tokens);
         self.cached.extend(rows);

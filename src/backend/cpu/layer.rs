@@ -1,6 +1,7 @@
-//! State that a layer keeps of the text: keys and values, the inputs of a short convolution, or nothing.
+//! State that a layer keeps of the text: keys and values, recurrent state, or nothing.
 
 use super::attention::Cache;
+use super::delta::DeltaStates;
 use super::rows::Rows;
 use crate::model::ConvHistory;
 use std::collections::TryReserveError;
@@ -12,6 +13,8 @@ pub enum LayerState {
     Kv(Cache),
     /// Inputs of a short convolution.
     History(History),
+    /// States of a gated delta net.
+    Delta(DeltaStates),
     /// Nothing: the layer reads the keys and values of another.
     Shared,
 }
@@ -29,6 +32,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => cache.reserve(positions),
             Self::History(history) => history.reserve(positions),
+            Self::Delta(states) => states.reserve(),
             Self::Shared => Ok(()),
         }
     }
@@ -38,6 +42,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => Self::Kv(cache.copy(positions)),
             Self::History(history) => Self::History(history.copy(positions)),
+            Self::Delta(states) => Self::Delta(states.copy()),
             Self::Shared => Self::Shared,
         }
     }
@@ -50,6 +55,7 @@ impl LayerState {
                 cache.to_bytes()
             }
             Self::History(history) => bytemuck::cast_slice(&history.copy(positions).numbers).to_vec(),
+            Self::Delta(states) => bytemuck::cast_slice(states.settled()).to_vec(),
             Self::Shared => Vec::new(),
         }
     }
@@ -59,6 +65,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => cache.set_bytes(positions, bytes),
             Self::History(history) => history.set_bytes(positions, bytes),
+            Self::Delta(states) => states.set_bytes(bytes),
             Self::Shared => bytes.is_empty(),
         }
     }

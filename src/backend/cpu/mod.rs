@@ -5,6 +5,7 @@
 
 mod attention;
 mod backend;
+mod delta;
 mod engine;
 mod floats;
 mod instructions;

@@ -1,19 +1,20 @@
 //! A model on the CPU: interprets its plan.
 
 use super::attention::{Cache, LayerHeads, TOGETHER, bounded};
+use super::delta::{DeltaStates, DeltaWeights};
 use super::layer::{History, LayerState};
 use super::parts::threads;
-use super::pointwise::{activation, norm_layer, norm_parts, norm_rms};
+use super::pointwise::{activation, gate, gate_heads, gate_normed, norm_layer, norm_parts, norm_rms};
 use super::processor::Processor;
 use super::rows::{Rows, stride};
 use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
-    self, Activation, AttentionSpec, Blueprint, Input, LayerSpec, MatrixId, MatrixPlan, Mixer, ModelSpec, NormKind, Op,
-    Output, QkNorm, Section, Table, VectorId, rotary_table, stored_rows, vector,
+    self, AttentionGate, AttentionSpec, Blueprint, DeltaHistory, Input, LayerSpec, MatrixId, MatrixPlan, Mixer,
+    ModelSpec, NormKind, Op, Output, QkNorm, Section, Table, VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
-use crate::target::MAX_DRAFT;
+use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
 use std::hint::black_box;
 use std::ops::Range;
@@ -39,7 +40,8 @@ struct CpuMemory {
     arithmetic: Arithmetic,
 }
 
-/// Activations of a pass.
+/// Activations of a pass, and the recurrent states that it reads and writes.
+#[derive(Default)]
 struct CpuPass {
     residual: Rows,
     normed: Rows,
@@ -50,6 +52,7 @@ struct CpuPass {
     /// Inputs of all layers [rows, layers, layer input].
     layer_inputs: Rows,
     logits: Rows,
+    states: StatePass,
 }
 
 impl CpuModel {
@@ -108,7 +111,7 @@ impl CpuModel {
         let mut vectors = Vec::new();
         for plan in &plan.vectors {
             // A missing bias stays empty and is not added, instead of zeros.
-            let is_missing = plan.layout.parts.is_empty() && plan.plus == 0.0;
+            let is_missing = plan.layout.parts.is_empty() && plan.elements.from_stored(0.0) == 0.0;
             vectors.push(if is_missing { Vec::new() } else { vector(weights, plan).await? });
         }
         let heads = |attention: &AttentionSpec| {
@@ -124,10 +127,13 @@ impl CpuModel {
                 q_table: rope.map_or(0, |rope| (rope.tables() - 1) * capacity.max_context * rope.rotary_dim),
             }
         };
+        let states = blueprint.spec.layers.iter().filter_map(LayerSpec::delta_net);
+        need_room("the recurrent states", states.map(|delta| DeltaHistory { spec: *delta }.numbers()).sum())?;
         let state = |layer: &LayerSpec| match &layer.mixer {
             Mixer::Attention(attention) if attention.kv_layer.is_some() => LayerState::Shared,
             Mixer::Attention(attention) => LayerState::Kv(Cache::new(heads(attention), capacity.kv_dtype)),
             Mixer::ShortConv { taps } => LayerState::History(History::new(blueprint.history(*taps))),
+            Mixer::DeltaNet(delta) => LayerState::Delta(DeltaStates::new(*delta, spec.names().delta.tiled)),
         };
         let layers = spec.layers.iter().map(state).collect();
         // Int8 was faster in measurements with AVX2 and simd128.
@@ -184,17 +190,41 @@ impl CpuModel {
     ///
     /// # Errors
     /// [`Error::OutOfGpuMemory`] if the positions or the rows do not fit.
-    pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
-        Ok(self.pass(tokens, position, wanted, usize::MAX)?.logits)
+    pub fn forward(
+        &mut self,
+        tokens: &[u32],
+        position: usize,
+        states: StatePass,
+        wanted: Range<usize>,
+    ) -> Result<Rows> {
+        Ok(self.pass(tokens, position, states, wanted, usize::MAX)?.logits)
     }
 
     /// Does the same, but returns the hidden states after the final norm [wanted, hidden].
-    pub fn hidden(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
-        Ok(self.pass(tokens, position, wanted, 1)?.normed)
+    pub fn hidden(&mut self, tokens: &[u32], position: usize, states: StatePass, wanted: Range<usize>) -> Result<Rows> {
+        Ok(self.pass(tokens, position, states, wanted, 1)?.normed)
+    }
+
+    /// Saves the recurrent state of the first `position` cached positions.
+    pub fn settle(&mut self, position: usize, states: StatePass) {
+        let Self { processor, blueprint, memory } = self;
+        let mut pass = CpuPass { states, ..CpuPass::default() };
+        processor.run_in_pool(|| {
+            for op in blueprint.plan.body.iter().filter(|op| matches!(op, Op::DeltaNet { .. })) {
+                memory.run_op(op, &blueprint.spec, &[], position, &mut pass);
+            }
+        });
     }
 
     /// Runs all layers and, for the wanted rows, the first `steps` operations of the head.
-    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Result<CpuPass> {
+    fn pass(
+        &mut self,
+        tokens: &[u32],
+        position: usize,
+        states: StatePass,
+        wanted: Range<usize>,
+        steps: usize,
+    ) -> Result<CpuPass> {
         let Self { processor, blueprint, memory } = self;
         let Blueprint { spec, plan, .. } = &*blueprint;
         let positions = position + tokens.len();
@@ -207,18 +237,8 @@ impl CpuModel {
             })?;
         }
         need_room(ACTIVATIONS, activations(blueprint, tokens.len(), wanted.len(), positions))?;
-        let none = Rows::default;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
-        let mut pass = CpuPass {
-            residual,
-            normed: none(),
-            query: none(),
-            mixed: none(),
-            projected: none(),
-            mlp: none(),
-            layer_inputs: none(),
-            logits: none(),
-        };
+        let mut pass = CpuPass { residual, states, ..CpuPass::default() };
         Ok(processor.run_in_pool(|| {
             for op in &plan.body {
                 memory.run_op(op, spec, tokens, position, &mut pass);
@@ -228,7 +248,7 @@ impl CpuModel {
                 let head = plan.head.iter().take(steps);
                 head.for_each(|op| memory.run_op(op, spec, tokens, position, &mut pass));
             } else {
-                pass.normed = none();
+                pass.normed = Rows::default();
             }
             pass
         }))
@@ -368,20 +388,26 @@ impl CpuMemory {
                     pass.mixed = cache.attend(&pass.query);
                 }
             }
-            Op::HeadGate { layer } => {
-                if let Some(attention) = attention(layer) {
-                    for row in 0..pass.mixed.len() {
-                        let heads = pass.mixed.row_mut(row).chunks_exact_mut(attention.head_dim);
-                        for (head, gate) in heads.zip(pass.projected.row(row)) {
-                            let factor = 1.0 / (1.0 + (-gate).exp());
-                            head.iter_mut().for_each(|value| *value *= factor);
-                        }
-                    }
+            Op::GateHeads { layer, gain } => match (&spec.layers[layer].mixer, gain) {
+                (Mixer::DeltaNet(delta), Some(gain)) => {
+                    let gates = pass.projected.columns(delta.input_width(), delta.value_width());
+                    gate_normed(&mut pass.mixed, gates, vector(gain), spec.norm_eps as f32);
                 }
-            }
+                (Mixer::Attention(attention), _) => {
+                    let each = spec.attention_gate == Some(AttentionGate::Elements);
+                    gate_heads(&mut pass.mixed, &pass.projected, if each { 1 } else { attention.head_dim });
+                }
+                _ => {}
+            },
             Op::ShortConv { layer, taps } => {
                 if let LayerState::History(history) = &mut layers[layer] {
                     pass.mixed = history.convolve(&pass.projected, vector(taps), position);
+                }
+            }
+            Op::DeltaNet { layer, taps, rates, bias } => {
+                if let LayerState::Delta(states) = &mut layers[layer] {
+                    let weights = DeltaWeights { taps: vector(taps), rates: vector(rates), bias: vector(bias) };
+                    pass.mixed = states.advance(&pass.projected, &weights, position, pass.states);
                 }
             }
         }
@@ -415,18 +441,4 @@ fn take_heads(
         (LayerState::Kv(cache), Some(_)) => cache.rotate_queries(rows, table, gains),
         _ => rows,
     }
-}
-
-fn gate(y: &Rows, function: Activation) -> Rows {
-    let mut gated = Rows::new(y.len(), y.width / 2);
-    for row in 0..y.len() {
-        let pairs = y.row(row).as_chunks::<2>().0;
-        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [gate, _])| *out = *gate);
-    }
-    activation(function, &mut gated);
-    for row in 0..y.len() {
-        let pairs = y.row(row).as_chunks::<2>().0;
-        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [_, up])| *out *= up);
-    }
-    gated
 }

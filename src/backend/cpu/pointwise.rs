@@ -128,3 +128,36 @@ fn gated<S: Simd>(simd: S, x: S::f32s, by: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);
     simd.div_f32s(x, simd.add_f32s(one, exp(simd, simd.neg_f32s(by))))
 }
+
+/// Returns `function(gate) * up` for rows in which gate and up alternate.
+pub fn gate(y: &Rows, function: Activation) -> Rows {
+    let mut gated = Rows::new(y.len(), y.width / 2);
+    for row in 0..y.len() {
+        let pairs = y.row(row).as_chunks::<2>().0;
+        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [gate, _])| *out = *gate);
+    }
+    activation(function, &mut gated);
+    for row in 0..y.len() {
+        let pairs = y.row(row).as_chunks::<2>().0;
+        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [_, up])| *out *= up);
+    }
+    gated
+}
+
+/// Multiplies each `together` numbers by the sigmoid of their gate.
+pub fn gate_heads(x: &mut Rows, gates: &Rows, together: usize) {
+    for row in 0..x.len() {
+        for (values, gate) in x.row_mut(row).chunks_exact_mut(together).zip(gates.row(row)) {
+            let factor = 1.0 / (1.0 + (-gate).exp());
+            values.iter_mut().for_each(|value| *value *= factor);
+        }
+    }
+}
+
+/// Normalises parts of each row that are as wide as the gain, and multiplies each number by the SiLU of its gate.
+pub fn gate_normed(x: &mut Rows, mut gates: Rows, gain: &[f32], eps: f32) {
+    let width = x.width;
+    norm_parts(x, 0..width, gain, eps);
+    activation(Activation::Silu, &mut gates);
+    x.multiply_each(&gates, 0);
+}

@@ -79,6 +79,13 @@ impl Rows {
         Self { data: self.data[rows.start * self.stride..rows.end * self.stride].to_vec(), ..*self }
     }
 
+    /// Copies some numbers of each row.
+    pub(super) fn columns(&self, first: usize, width: usize) -> Self {
+        let mut part = Self::new(self.len(), width);
+        (0..self.len()).for_each(|row| part.row_mut(row).copy_from_slice(&self.row(row)[first..][..width]));
+        part
+    }
+
     /// Adds each row of `other`, times a factor, to the same row.
     pub(super) fn add(&mut self, other: &Self, factor: f32) {
         arch().dispatch(Add { to: &mut self.data, more: &other.data, factor });

@@ -79,7 +79,8 @@ impl Backend for GpuBackend {
             let position = self.cached.len();
             self.target.compile(chunk.len());
             self.compare(chunk.len(), position).await?;
-            self.submit_chunk(&self.target, chunk, position);
+            let states = self.rollback.chunk(position, chunk.len());
+            self.submit_chunk(&self.target, chunk, position, states);
             for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
                 let rows = (chunk.len() - first).min(MAX_DRAFT + 1);
                 self.submit_head(position, first, rows);
@@ -99,7 +100,8 @@ impl Backend for GpuBackend {
         let unwanted = tokens.len().saturating_sub(wanted);
         for (at, chunk) in tokens.chunks(self.target.chunk()).enumerate() {
             let first = unwanted.saturating_sub(at * self.target.chunk()).min(chunk.len());
-            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
+            let states = self.rollback.chunk(self.cached.len(), chunk.len());
+            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len(), states);
             self.cached.extend_from_slice(chunk);
             self.keep_up(submitted).await?;
             if first == chunk.len() {
@@ -117,13 +119,14 @@ impl Backend for GpuBackend {
     }
 
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
-        let bytes = self.target.layer_bytes(self.cached.len())[layer];
+        self.settle();
+        let bytes = self.target.copied_bytes(self.cached.len())[layer];
         let words = self.gpu.read_buffer(&self.target.layers()[layer], 0, bytes).await?;
         Ok(bytemuck::cast_slice(&words).to_vec())
     }
 
     fn write_kv(&mut self, layer: usize, len: usize, bytes: &[u8]) -> bool {
-        let fits = bytes.len() as u64 == self.target.layer_bytes(len)[layer];
+        let fits = bytes.len() as u64 == self.target.copied_bytes(len)[layer];
         if fits {
             self.gpu.write_buffer(&self.target.layers()[layer], 0, bytes);
         }
@@ -131,6 +134,7 @@ impl Backend for GpuBackend {
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
+        self.settle();
         let target = self.target.copy_kv(self.cached.len()).await?;
         let draft = match &self.draft {
             Some(draft) if self.drafting.num_read() > 0 => draft.copy_kv(self.drafting.num_read()).await?,
@@ -155,12 +159,25 @@ impl Backend for GpuBackend {
     }
 }
 
+impl GpuBackend {
+    /// Saves the recurrent states of the cached text, for a copy.
+    fn settle(&mut self) {
+        if let Some(states) = self.rollback.settle(self.cached.len()) {
+            self.target.settle(self.cached.len(), states);
+        }
+        let read = self.drafting.num_read();
+        if let (Some(draft), Some(states)) = (&self.draft, self.drafting.settle()) {
+            draft.settle(read, states);
+        }
+    }
+}
+
 /// Describes a model with `cached` tokens in its cache.
 fn about(model: &GpuModel, cached: usize) -> LocalModel<'_> {
     LocalModel {
         spec: model.spec(),
         arithmetic: model.arithmetic(),
         memory: model.memory(),
-        cached_bytes: model.layer_bytes(cached).iter().sum(),
+        cached_bytes: model.copied_bytes(cached).iter().sum(),
     }
 }

@@ -1,13 +1,14 @@
 //! Lowers the plan's steps to nodes with bound buffers, once at load.
 
-use super::dims::{ConvDims, EmbedDims, HeadDims, HeadGateDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
+mod mixers;
+
+use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
-use super::node::{AttentionSpan, KernelChoice, Node, WorkGrid};
+use super::node::{KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
 use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{
-    AttentionSpec, Blueprint, Input, MatrixId, MatrixPlan, Mixer, ModelSpec, NormKind, Op, Output, QkNorm, Table,
-    VectorId,
+    AttentionSpec, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId,
 };
 use bytemuck::Zeroable;
 
@@ -225,38 +226,9 @@ impl<'a> Binder<'a> {
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
             Op::Attention { layer } => self.lower_attention(layer, uniforms),
-            Op::HeadGate { layer } => {
-                let HeadDims { heads, head_dim, q_stride, .. } = self.heads(layer);
-                let dims = HeadGateDims { heads, head_dim, stride: q_stride };
-                vec![Lowered {
-                    choice: KernelChoice::Always(Kernel::HeadGate),
-                    grid: WorkGrid::PerRow((heads * head_dim).div_ceil(64)),
-                    bindings: vec![(0, self.step.clone()), (2, self.projected.clone()), (3, self.mixed.clone())],
-                    blocks: vec![(1, uniforms.add(&[dims]))],
-                }]
-            }
-            Op::ShortConv { layer, taps: weights } => {
-                let Mixer::ShortConv { taps } = spec.layers[layer].mixer else { return Vec::new() };
-                let history = self.blueprint.history(taps);
-                let dims = ConvDims {
-                    width: history.width as u32,
-                    taps: taps as u32,
-                    ring: history.ring as u32,
-                    stride: hidden,
-                };
-                vec![Lowered {
-                    choice: KernelChoice::Always(Kernel::ShortConv),
-                    grid: WorkGrid::PerRow(dims.width.div_ceil(64)),
-                    bindings: vec![
-                        (0, self.step.clone()),
-                        (2, self.projected.clone()),
-                        (3, self.vector(weights)),
-                        (4, self.layers[layer].whole()),
-                        (5, self.mixed.clone()),
-                    ],
-                    blocks: vec![(1, uniforms.add(&[dims]))],
-                }]
-            }
+            Op::GateHeads { layer, gain } => self.lower_gates(layer, gain, uniforms),
+            Op::DeltaNet { layer, taps, rates, bias } => self.lower_delta_net(layer, [taps, rates, bias], uniforms),
+            Op::ShortConv { layer, taps } => self.lower_short_conv(layer, taps, uniforms),
         }
     }
 
@@ -399,29 +371,5 @@ impl<'a> Binder<'a> {
         });
         let pieces: Vec<_> = pieces.collect();
         quantise.into_iter().chain(pieces).collect()
-    }
-
-    /// Returns two kernels; the second is skipped if one workgroup of the first has all positions.
-    fn lower_attention(&self, layer: usize, uniforms: &mut Uniforms) -> Vec<Lowered> {
-        let heads = self.heads(layer);
-        let dims = uniforms.add(&[heads]);
-        let lowered = |choice, grid, bindings: Vec<(u32, &Slice)>| Lowered {
-            choice,
-            grid,
-            bindings: bindings.into_iter().map(|(binding, slice)| (binding, slice.clone())).collect(),
-            blocks: vec![(1, dims)],
-        };
-        let HeadDims { kv_heads, head_dim, window, .. } = heads;
-        let span = AttentionSpan { kv_heads, group: heads.heads / kv_heads, head_dim, window };
-        let kv_layer = self.attention(layer).and_then(|attention| attention.kv_layer);
-        let cache = &self.layers[kv_layer.unwrap_or(layer)].whole();
-        let (step, out) = (&self.step, &self.mixed);
-        let [partial, norms] = &[&self.partial, &self.norms].map(Buffer::whole);
-        let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];
-        let joined = vec![(0, step), (2, partial), (3, norms), (4, out)];
-        vec![
-            lowered(KernelChoice::Attention(self.blueprint.capacity.kv_dtype, head_dim), WorkGrid::Parts(span), parts),
-            lowered(KernelChoice::Always(Kernel::AttentionMerge), WorkGrid::Joined(span), joined),
-        ]
     }
 }

@@ -10,6 +10,7 @@ use super::shape::{DIRECT, DRAFTED, Flight, Shape, ShapeKey};
 use crate::error::Result;
 use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
 use crate::target::DraftPlan;
+use bytemuck::Zeroable;
 use web_time::Instant;
 
 impl GpuBackend {
@@ -17,14 +18,15 @@ impl GpuBackend {
     pub(super) fn set_draft_step(&self, plan: &DraftPlan) {
         let Some(model) = &self.draft else { return };
         let missed = plan.missed();
-        model.set_step(Step {
+        let step = Step {
             position: (plan.position - missed) as u32,
             rows: (missed + 1) as u32,
             token: (PENDING - missed) as u32,
             logit_row: missed as u32,
             out: DRAFTS as u32,
-            draft_row: 0,
-        });
+            ..Step::zeroed()
+        };
+        model.set_step(step.with_states(plan.states));
     }
 
     /// Records draft steps, after [`GpuBackend::set_draft_step`].
@@ -188,7 +190,8 @@ impl GpuBackend {
         let mut recorder = self.gpu.record();
         recorder.dispatch(&self.follow, [1, 1, 1]);
         let Some(commands) = self.record_round(recorder, shape, positions, readback).pop() else { return false };
-        self.ahead.repeat = Some((Flight { shape, repeats: true, readback, ..Flight::default() }, commands));
+        let flight = Flight { shape, repeats: true, readback, ..Flight::default() };
+        self.ahead.repeat = Some((flight, commands));
         true
     }
 
@@ -198,6 +201,7 @@ impl GpuBackend {
         let submitted = self.gpu.submit_ahead(commands);
         let bytes = self.bytes_read(flight.shape);
         self.readbacks[flight.readback].expect(bytes, submitted);
-        self.flights.push_back(flight);
+        let draft_slot = if flight.shape.steps > 0 { self.drafting.repeat() } else { 0 };
+        self.flights.push_back(Flight { slots: [self.rollback.repeat(), draft_slot], ..flight });
     }
 }

@@ -1,5 +1,6 @@
 //! Uniform blocks that kernels read: copies of WGSL structs, compared with them by a test.
 
+use crate::target::StatePass;
 use bytemuck::{Pod, Zeroable};
 
 /// Position and rows of a forward pass; `Step` in `shaders/lib/step.wgsl`.
@@ -18,6 +19,26 @@ pub struct Step {
     pub out: u32,
     /// Draft tokens between the pending token and the first row that needs logits; row of these logits.
     pub draft_row: u32,
+    /// Slot of the recurrent state that the pass starts from.
+    pub slot: u32,
+    /// Tokens before this state.
+    pub base: u32,
+    /// Slot of the state to save.
+    pub save_slot: u32,
+    /// Tokens before the state to save; [`UNSAVED`]: none is saved.
+    pub save_at: u32,
+}
+
+/// `UNSAVED` in `shaders/lib/step.wgsl`.
+pub const UNSAVED: u32 = u32::MAX;
+
+impl Step {
+    /// Returns the step with other states.
+    pub fn with_states(self, states: StatePass) -> Self {
+        let StatePass { slot, base, save_slot, save_at } = states;
+        let save_at = save_at.map_or(UNSAVED, |at| at as u32);
+        Self { slot: slot as u32, base: base as u32, save_slot: save_slot as u32, save_at, ..self }
+    }
 }
 
 /// `MatmulDims` in `shaders/lib/matmul.wgsl`.
@@ -91,13 +112,33 @@ pub(super) struct ConvDims {
     pub stride: u32,
 }
 
-/// `HeadGateDims` in `shaders/head_gate.wgsl`.
+/// `DeltaDims` in `shaders/delta_net.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub(super) struct HeadGateDims {
-    pub heads: u32,
+pub(super) struct DeltaDims {
+    pub key_heads: u32,
+    pub value_heads: u32,
+    pub value_dim: u32,
+    pub taps: u32,
+    pub ring: u32,
+    pub first_input: u32,
+    pub width: u32,
+    pub stride: u32,
+    pub tiled: u32,
+}
+
+/// `GateDims` in `shaders/gate_heads.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct GateDims {
     pub head_dim: u32,
     pub stride: u32,
+    pub gates: u32,
+    pub first_gate: u32,
+    pub each: u32,
+    pub normed: u32,
+    pub eps: f32,
+    pub one: f32,
 }
 
 /// `EmbedDims` in `shaders/embed.wgsl`.

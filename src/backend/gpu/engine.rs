@@ -14,6 +14,7 @@ use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Processors, Sampling};
 use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Rollback, Target, Verified};
 use async_trait::async_trait;
+use bytemuck::Zeroable;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -197,7 +198,8 @@ impl Target for GpuBackend {
         self.truncate(self.cached.len());
         self.make_room(tokens.len()).await?;
         for chunk in tokens.chunks(self.target.chunk()) {
-            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
+            let states = self.rollback.chunk(self.cached.len(), chunk.len());
+            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len(), states);
             self.cached.extend_from_slice(chunk);
             self.keep_up(submitted).await?;
         }
@@ -252,26 +254,23 @@ impl Target for GpuBackend {
             seen.mark(&self.gpu, &self.buffers, &self.cached, pending);
         }
         let shape = Shape { known: known.len(), steps, missed };
-        self.target.set_step(Step {
-            position: position as u32,
-            rows: shape.rows() as u32,
-            token: PENDING as u32,
-            logit_row: 0,
-            out: IDS as u32,
-            draft_row: 0,
-        });
+        let states = self.rollback.round(position);
+        let (rows, token, out) = (shape.rows() as u32, PENDING as u32, IDS as u32);
+        let step = Step { position: position as u32, rows, token, out, ..Step::zeroed() };
+        self.target.set_step(step.with_states(states));
+        let slots = [states.save_slot, plan.map_or(0, |plan| plan.states.save_slot)];
 
         waited += self.submit_round(shape, pending, &known).await?;
         // A translation may have been empty this time.
         let repeats = known.is_empty() && (draft.is_empty() || !self.drafting.is_translated());
         let readback = DIRECT;
-        self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback });
+        self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback, slots });
         Ok(())
     }
 
     async fn finish(&mut self) -> Result<Verified> {
         let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
-        let Flight { shape, position, pending, known, waited, readback, .. } = flight;
+        let Flight { shape, position, pending, known, waited, readback, slots: [slot, draft_slot], .. } = flight;
         // After an error no later round can continue.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
@@ -290,8 +289,9 @@ impl Target for GpuBackend {
         check_finite("target", &ids, position)?;
         self.cached.push(pending);
         self.cached.extend_from_slice(&draft);
+        self.rollback.computed(slot, position, 1 + draft.len());
         if shape.steps > 0 {
-            draft = self.drafting.wrote(position, draft, shape.steps)?;
+            draft = self.drafting.wrote([position, shape.missed, draft_slot], draft, shape.steps)?;
         }
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };

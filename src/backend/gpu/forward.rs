@@ -2,7 +2,7 @@
 
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
-use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes};
+use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes, whole_blocks};
 use super::node::{GpuPass, Node, Positions, blocks};
 use super::round::RoundBuffers;
 use super::upload::{Backlog, GpuMatrix, allocate_vectors, load_vectors};
@@ -10,8 +10,9 @@ use super::variants::{TILE, Variants};
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, rotary_table};
-use crate::target::MAX_DRAFT;
+use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
+use bytemuck::Zeroable;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -23,7 +24,7 @@ pub struct GpuModel {
     arithmetic: Arithmetic,
     variants: Cell<Variants>,
     step: Slice,
-    /// State of each layer: keys and values, or the history of a convolution.
+    /// State of each layer: keys and values, or recurrent state.
     layers: Vec<Buffer>,
     /// Positions that the KV cache has room for now.
     room: usize,
@@ -192,7 +193,8 @@ impl GpuModel {
         let blocks = [(partial, sizes.partial, "the attention blocks"), (norms, sizes.norms, "the attention norms")];
         let caches =
             layers.iter_mut().zip(sizes.layers).map(|(layer, bytes)| (layer, bytes, "the KV cache of a layer"));
-        for (buffer, bytes, what) in caches.chain(blocks) {
+        // Recurrent state does not grow.
+        for (buffer, bytes, what) in caches.chain(blocks).filter(|(buffer, bytes, _)| *bytes > buffer.size()) {
             let larger = gpu.allocating(what, bytes, || gpu.buffer(what, bytes)).await?;
             gpu.copy(buffer, &larger);
             body.iter_mut().for_each(|node| node.replace(gpu, buffer, &larger));
@@ -202,14 +204,23 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Returns the bytes that each layer keeps of `positions`.
-    pub(super) fn layer_bytes(&self, positions: usize) -> Vec<u64> {
-        CacheSizes::new(&self.blueprint, positions).layers
+    /// Returns the bytes of a copy of each layer's state after `positions`.
+    pub(super) fn copied_bytes(&self, positions: usize) -> Vec<u64> {
+        self.blueprint.copied_bytes(positions, whole_blocks(positions)).collect()
+    }
+
+    /// Submits a pass that only saves recurrent states, for a copy.
+    pub(super) fn settle(&self, position: usize, states: StatePass) {
+        self.set_step(Step { position: position as u32, ..Step::zeroed() }.with_states(states));
+        let mut recorder = self.gpu.record();
+        let pass = self.pass(0, &(0..=0));
+        self.body.iter().filter(|node| node.saves_state()).for_each(|node| node.record(&mut recorder, pass));
+        recorder.submit(None);
     }
 
     /// Copies what the layers keep of the first `positions`.
     pub(super) async fn copy_kv(&self, positions: usize) -> Result<Vec<Buffer>> {
-        let bytes = self.layer_bytes(positions);
+        let bytes = self.copied_bytes(positions);
         let what = "a snapshot of the KV cache";
         let buffers = || bytes.iter().map(|&bytes| self.gpu.buffer(what, bytes)).collect::<Result<Vec<_>>>();
         let copies = self.gpu.allocating(what, bytes.iter().sum(), buffers).await?;

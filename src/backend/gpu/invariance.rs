@@ -6,7 +6,7 @@ use super::memory::BLOCK;
 use super::shape::Ahead;
 use super::variants::Variants;
 use crate::error::Result;
-use crate::target::{Draft, Target};
+use crate::target::{Draft, StatePass, Target};
 
 impl GpuBackend {
     /// Compiles and compares the kernels for prefill. On CPUs, where compiling is slow and uses the cores that compute, also
@@ -34,10 +34,13 @@ impl GpuBackend {
             let mut tried = variants;
             tried.learn(variant, false);
             self.target.use_variants(tried);
-            let together = self.probe(&tokens, position).await;
+            // The state before the rows is not that of a text.
+            let (last, [slot, save_slot]) = (position + rows - 1, self.rollback.spare());
+            let states = StatePass { slot, base: position, save_slot, save_at: Some(last) };
+            let together = self.probe(&tokens, position, states).await;
             self.target.use_variants(variants);
-            // It attends to the positions that were just cached.
-            let alone = self.probe(&tokens[rows - 1..], position + rows - 1).await?;
+            // It attends to the positions that were just cached, and begins with the state before it.
+            let alone = self.probe(&tokens[rows - 1..], last, states.next_of_draft()).await?;
             self.target.learn(variant, together? != alone);
             variants = self.target.variants();
             self.ahead = Ahead::default();

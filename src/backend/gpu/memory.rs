@@ -27,6 +27,11 @@ pub(super) fn gained_stride(width: usize) -> usize {
     stride(width) + width.div_ceil(16).next_multiple_of(4)
 }
 
+/// Returns the positions of the KV cache that hold `positions`.
+pub(super) fn whole_blocks(positions: usize) -> usize {
+    positions.next_multiple_of(BLOCK)
+}
+
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
     sections.iter().map(|section| section.bytes(matrix.cols)).sum()
 }
@@ -39,9 +44,9 @@ pub(super) struct Sizes {
     pub gained: u64,
     /// Queries [chunk, q].
     pub query: u64,
-    /// Rows that attention or a convolution mixed [chunk, q or hidden].
+    /// Outputs of mixers [chunk, widest].
     pub mixed: u64,
-    /// Fused projections that are not consumed by a matmul's epilogue [chunk, qkv or 3 hidden].
+    /// Fused projections that are not consumed by a matmul's epilogue [chunk, widest].
     pub projected: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
@@ -70,14 +75,14 @@ pub(super) struct CacheSizes {
 impl CacheSizes {
     /// Returns the sizes for `positions`.
     pub fn new(blueprint: &Blueprint, positions: usize) -> Self {
-        let blocks = positions.div_ceil(BLOCK);
+        let blocks = whole_blocks(positions) / BLOCK;
         let spec = &blueprint.spec;
         let of_rows = |numbers: &dyn Fn(&AttentionSpec) -> usize| {
             let largest = spec.largest(|layer| layer.attention().map_or(0, numbers));
             4 * (blocks * FEW_ROWS * largest) as u64
         };
         Self {
-            layers: blueprint.layer_bytes(positions, blocks * BLOCK).collect(),
+            layers: blueprint.layer_bytes(positions, whole_blocks(positions)).collect(),
             partial: of_rows(&AttentionSpec::q_width),
             norms: of_rows(&|attention| 2 * attention.heads),
         }
@@ -105,7 +110,7 @@ impl Sizes {
         let rows = capacity.prefill_chunk.max(MAX_DRAFT + 1);
         let floats = |rows: usize, width: usize| rows as u64 * width as u64 * 4;
         let q = spec.largest(|layer| layer.attention().map_or(0, AttentionSpec::q_width));
-        let mixed = spec.largest(|layer| layer.attention().map_or(spec.hidden_size, AttentionSpec::q_width));
+        let mixed = spec.largest(|layer| layer.mixed_width(spec.hidden_size));
         let mlp = spec.largest(|layer| layer.intermediate_size).max(spec.layer_input_size);
         let widest = spec.hidden_size.max(mixed).max(mlp);
         let codes = widest.div_ceil(32) * 12 + gained_stride(spec.hidden_size) - stride(spec.hidden_size);

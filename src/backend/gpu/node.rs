@@ -37,6 +37,8 @@ pub(super) enum WorkGrid {
     PerRow(u32),
     /// One per row, rows in x.
     Rows,
+    /// This many for all rows.
+    All(u32),
     /// For this many outputs, by the tile of the selected kernel.
     Outputs(u32),
     /// One per KV head, part of the positions, and batch of query vectors of the selected kernel.
@@ -159,6 +161,11 @@ impl Node {
         }
     }
 
+    /// Returns true if the kernel can save recurrent state without reading a row.
+    pub fn saves_state(&self) -> bool {
+        matches!(self.choice, KernelChoice::Always(Kernel::DeltaNet(_)))
+    }
+
     /// Records the kernel call.
     pub fn record(&self, recorder: &mut Recorder<'_>, pass: GpuPass<'_>) {
         let GpuPass { rows, positions, variants, outs: wanted } = pass;
@@ -166,6 +173,7 @@ impl Node {
         let grid = match self.grid {
             WorkGrid::PerRow(x) => [x, rows, 1],
             WorkGrid::Rows => [rows, 1, 1],
+            WorkGrid::All(x) => [x, 1, 1],
             WorkGrid::Outputs(outs) => {
                 let [row_tile, out_tile] = self.calls[variant].kernel().tile().unwrap_or([1, 1]);
                 split_grid(rows.div_ceil(row_tile), outs.min(wanted).div_ceil(out_tile))

@@ -9,14 +9,21 @@ use super::sampler::{NOT_DRAFTED, check_finite};
 use super::shape::DIRECT;
 use crate::error::Result;
 use crate::gpu::{Readback, Submitted};
-use crate::target::{DRAFT_MODEL, DraftPlan, MAX_DRAFT};
+use crate::target::{DRAFT_MODEL, DraftPlan, MAX_DRAFT, StatePass};
+use bytemuck::Zeroable;
 use web_time::Instant;
 
 impl GpuBackend {
     /// Submits a pass of a model's layers over a chunk of tokens at `position`.
-    pub(super) fn submit_chunk(&self, model: &GpuModel, tokens: &[u32], position: usize) -> Submitted {
+    pub(super) fn submit_chunk(
+        &self,
+        model: &GpuModel,
+        tokens: &[u32],
+        position: usize,
+        states: StatePass,
+    ) -> Submitted {
         self.gpu.write_buffer(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
-        model.set_step(Step { rows: tokens.len() as u32, ..chunk_step(position) });
+        model.set_step(Step { rows: tokens.len() as u32, ..chunk_step(position) }.with_states(states));
         let mut recorder = self.gpu.record();
         model.record_body(&mut recorder, tokens.len(), &(position..=position));
         recorder.submit(None)
@@ -42,8 +49,8 @@ impl GpuBackend {
         // Makes room for all missed tokens, so that the cache does not grow with each chunk. A translation may be longer.
         self.make_draft_room(self.cached.len().max(position + count).min(context)).await?;
         let Some(model) = &self.draft else { return Ok(0) };
-        let submitted = self.submit_chunk(model, &chunk, position);
-        self.drafting.has_read(count);
+        let states = self.drafting.chunk(position, count);
+        let submitted = self.submit_chunk(model, &chunk, position, states);
         self.keep_up(submitted).await?;
         Ok(count)
     }
@@ -51,7 +58,7 @@ impl GpuBackend {
     /// Drafts with a draft model that has another tokenizer, in one submission and one readback. Returns at most `room` tokens of
     /// the target, and the seconds spent waiting for the device.
     pub(super) async fn draft_translated(&mut self, plan: DraftPlan, room: usize) -> Result<(Vec<u32>, f64)> {
-        let DraftPlan { tokens, position, steps } = &plan;
+        let DraftPlan { tokens, position, steps, states } = &plan;
         self.make_draft_room(position + steps).await?;
         let Some(model) = &self.draft else { return Ok((Vec::new(), 0.0)) };
         self.gpu.write_buffer(&self.buffers.tokens, 4 * (PENDING - plan.missed()) as u64, bytemuck::cast_slice(tokens));
@@ -66,7 +73,8 @@ impl GpuBackend {
         let waited = began.elapsed().as_secs_f64();
         drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(*steps));
         check_finite(DRAFT_MODEL, &drafted, *position)?;
-        Ok((self.drafting.wrote(*position, drafted, room)?, waited))
+        let draft = self.drafting.wrote([*position, plan.missed(), states.save_slot], drafted, room)?;
+        Ok((draft, waited))
     }
 
     /// Computes the logits of `rows` rows of the latest chunk, which starts at `position`.
@@ -80,7 +88,7 @@ impl GpuBackend {
     }
 
     /// Returns the bits of the last token's first logits, by [`GpuModel::record_probe`] in one pass.
-    pub(super) async fn probe(&self, tokens: &[u32], position: usize) -> Result<Vec<u32>> {
+    pub(super) async fn probe(&self, tokens: &[u32], position: usize, states: StatePass) -> Result<Vec<u32>> {
         /// Enough to notice a difference.
         const OUTS: usize = 1024;
         let (vocab, rows) = (self.target.spec().vocab_size, tokens.len());
@@ -89,7 +97,7 @@ impl GpuBackend {
         let wanted = if rows > MAX_DRAFT + 1 { 1 } else { rows };
         self.gpu.write_buffer(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         let logit_row = (rows - wanted) as u32;
-        self.target.set_step(Step { rows: rows as u32, logit_row, ..chunk_step(position) });
+        self.target.set_step(Step { rows: rows as u32, logit_row, ..chunk_step(position) }.with_states(states));
         let (offset, bytes) = (4 * (logits_stride(vocab) * (wanted - 1)) as u64, 4 * outs as u64);
         let mut readback = Readback::new(&self.gpu, bytes)?;
         let mut recorder = self.gpu.record();
@@ -101,5 +109,5 @@ impl GpuBackend {
 
 /// Returns the step of a chunk; the caller sets `rows`.
 fn chunk_step(position: usize) -> Step {
-    Step { position: position as u32, rows: 0, token: CHUNK as u32, logit_row: 0, out: IDS as u32, draft_row: 0 }
+    Step { position: position as u32, token: CHUNK as u32, out: IDS as u32, ..Step::zeroed() }
 }

@@ -146,7 +146,7 @@ pub async fn load_vectors<S: Source>(
     for (plan, on_gpu) in plans.iter().zip(vectors) {
         let values = match weights {
             Some(weights) => vector(weights, plan).await?,
-            None => vec![if plan.layout.parts.is_empty() { plan.plus } else { 1.0 }; plan.len],
+            None => vec![if plan.layout.parts.is_empty() { plan.elements.from_stored(0.0) } else { 1.0 }; plan.len],
         };
         on_gpu.write_bytes(gpu, bytemuck::cast_slice(&values));
     }

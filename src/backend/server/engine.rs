@@ -41,7 +41,7 @@ impl ServerBackend {
     /// Drafts as [`Drafting::draft_tokens`] does. After an error the draft model is dropped, and the text goes on without it.
     async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
         let Some(LocalDraft { model, drafting, confidence }) = &mut self.draft else { return Vec::new() };
-        let step = async |position, tokens: &[u32]| {
+        let step = async |position, tokens: &[u32], _| {
             model.rewind(position).await?;
             let known = Draft::Tokens(tokens[1..].to_vec());
             let verified = run_round(&mut **model, tokens[0], &known).await?;
@@ -118,7 +118,7 @@ impl Target for ServerBackend {
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(LocalDraft { model, drafting, .. }) = &mut self.draft else { return Ok(0) };
-        let read = async |position, chunk: &[u32]| {
+        let read = async |position, chunk: &[u32], _| {
             model.rewind(position).await?;
             model.prefill(chunk).await
         };

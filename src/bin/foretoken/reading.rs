@@ -1,7 +1,8 @@
 //! Display of a model's config.
 
 use foretoken::internals::model::{
-    Activation, AttentionSpec, LayerSpec, Mixer, ModelSpec, NormKind, QkNorm, Residual, RopeScaling, RopeSpec,
+    Activation, AttentionGate, AttentionSpec, DeltaSpec, LayerSpec, Mixer, ModelSpec, NormKind, QkNorm, Residual,
+    RopeScaling, RopeSpec,
 };
 
 /// Returns lines of title and text.
@@ -44,7 +45,10 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         biases(spec.qkv_bias, "q, k, v"),
         biases(spec.output_bias, "the output"),
     ];
-    attention.extend(spec.attention_gate.then(|| "a gate for each head".to_owned()));
+    attention.extend(spec.attention_gate.map(|gate| match gate {
+        AttentionGate::Heads => "a gate for each head".to_owned(),
+        AttentionGate::Elements => "a gate for each element".to_owned(),
+    }));
     attention.extend(spec.attention_cap.map(|cap| format!("scores bounded by {cap}")));
     attention.extend(spec.qk_norm.map(|norm| {
         let norm = match norm {
@@ -93,6 +97,10 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
 fn mixer(layer: &LayerSpec) -> String {
     match &layer.mixer {
         Mixer::ShortConv { taps } => format!("a convolution over {taps} positions"),
+        Mixer::DeltaNet(DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps }) => format!(
+            "a delta net: {value_heads} states of {key_dim} x {value_dim}, {key_heads} heads of q and k, after a convolution over \
+             {taps} positions"
+        ),
         Mixer::Attention(AttentionSpec { heads, kv_heads, head_dim, window, rope, kv_layer, values_are_keys }) => {
             let seen =
                 window.map_or_else(|| "all positions".into(), |window| format!("a window of {window} positions"));

@@ -1,13 +1,14 @@
 //! A model's forward pass, made of the reference functions.
 
 use super::{
-    Heads, Kv, Pairs, activate, embed, gate, head, head_gate, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
-    short_conv,
+    DeltaVectors, Heads, Kv, Pairs, activate, delta_net, embed, gate, gate_heads, gate_normed, head, matmul,
+    norm_layer, norm_rms, qk_norm, residual, rotary, short_conv,
 };
 use foretoken::KvDtype;
 use foretoken::Result;
 use foretoken::internals::model::{
-    AttentionSpec, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual, rotary_table,
+    AttentionGate, AttentionSpec, DeltaNames, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual,
+    rotary_table,
 };
 use foretoken::internals::weights::{Source, Weights};
 
@@ -73,8 +74,13 @@ enum MixerWeights {
         qkv: Projection,
         /// Gains of q, then of k, if they are normalised.
         qk_norm: Option<Vec<f32>>,
-        /// Gates [heads, hidden], if heads have them.
+        /// Gates [heads or heads x head_dim, hidden], if there are any.
         gate: Option<Projection>,
+    },
+    DeltaNet {
+        /// q, k, v, write strengths, decays and gates, stacked.
+        input: Projection,
+        vectors: DeltaVectors,
     },
     ShortConv {
         /// b, c and x, stacked: [3, hidden, hidden].
@@ -229,12 +235,22 @@ impl Model {
             (MixerWeights::Attention { qkv, qk_norm, gate }, Mixer::Attention(attention)) => {
                 let mut heads = self.attention(index, attention, qkv, qk_norm.as_deref(), normed, kvs);
                 if let Some(gate) = gate {
-                    head_gate(&mut heads, &gate.times(normed), attention.head_dim);
+                    let gates = gate.times(normed);
+                    let each = heads.len() / gates.len();
+                    gate_heads(&mut heads, &gates, each);
                 }
                 heads
             }
             (MixerWeights::ShortConv { input, weights }, _) => {
                 short_conv(&input.times(normed), weights, self.spec.hidden_size)
+            }
+            (MixerWeights::DeltaNet { input, vectors }, Mixer::DeltaNet(delta)) => {
+                let projected = input.times(normed);
+                let mut mixed = delta_net(&projected, vectors, delta);
+                let (first, width) = (delta.input_width(), delta.input_width() + delta.value_width());
+                let gates: Vec<f32> = projected.chunks_exact(width).flat_map(|row| &row[first..]).copied().collect();
+                gate_normed(&mut mixed, &gates, &vectors.gain, self.spec.norm_eps);
+                mixed
             }
             _ => Vec::new(),
         };
@@ -310,7 +326,19 @@ impl Layer {
                 if attention.kv_layer.is_some() {
                     tensors.truncate(1);
                 }
-                let mut qkv = read.projection(&tensors, &widths, hidden, spec.qkv_bias).await?;
+                let mut gate = None;
+                let mut qkv = if spec.attention_gate == Some(AttentionGate::Elements) {
+                    // Each head of q is followed by its gates.
+                    let doubled = [2 * widths[0], widths[1], widths[2]];
+                    let all = read.projection(&tensors, &doubled, hidden, spec.qkv_bias).await?;
+                    let half = |half: usize| {
+                        (0..heads).flat_map(move |head| (0..head_dim).map(move |i| (2 * head + half) * head_dim + i))
+                    };
+                    gate = Some(all.rows(half(1)));
+                    all.rows(half(0).chain(doubled[0]..doubled.iter().sum()))
+                } else {
+                    read.projection(&tensors, &widths, hidden, spec.qkv_bias).await?
+                };
                 if names.interleaved {
                     // Each KV head is stored as its query heads, then k, then v.
                     let group = heads / kv_heads;
@@ -330,19 +358,31 @@ impl Layer {
                     }
                     qk_norm = Some(gains);
                 }
-                let gate = match spec.attention_gate {
-                    true => Some(read.projection(&[name(names.attention_gate)], &[heads], hidden, false).await?),
-                    false => None,
-                };
+                if spec.attention_gate == Some(AttentionGate::Heads) {
+                    gate = Some(read.projection(&[name(names.attention_gate)], &[heads], hidden, false).await?);
+                }
                 (MixerWeights::Attention { qkv, qk_norm, gate }, names.o, attention.q_width())
             }
             Mixer::ShortConv { taps } => {
                 let input = read.projection(&[name(names.conv_in)], &[3 * hidden], hidden, false).await?;
-                let weights = match read.tensor(&name(names.conv), "weight", &[hidden, 1, *taps]).await {
-                    Ok(weights) => weights,
-                    Err(_) => read.tensor(&name(names.conv), "weight", &[hidden, *taps]).await?,
-                };
+                let weights = read.convolution(&name(names.conv), hidden, *taps).await?;
                 (MixerWeights::ShortConv { input, weights }, names.conv_out, hidden)
+            }
+            Mixer::DeltaNet(delta) => {
+                let DeltaNames { qkv, write, decay, gate, conv, rates, rate_elements, bias, norm, out, tiled } =
+                    names.delta;
+                let heads = delta.value_heads;
+                let widths = [delta.conv_width(), heads, heads, delta.value_width()];
+                let input = read.projection(&all(&[qkv, write, decay, gate]), &widths, hidden, false).await?;
+                let mut rates = read.weights.read_f32(&name(rates)).await?;
+                rates.iter_mut().for_each(|rate| *rate = rate_elements.from_stored(*rate));
+                let vectors = DeltaVectors {
+                    taps: read.convolution(&name(conv), delta.conv_width(), delta.taps).await?,
+                    decay: [rates, read.weights.read_f32(&name(bias)).await?],
+                    gain: read.tensor(&name(norm), "weight", &[delta.value_dim]).await?,
+                    tiled,
+                };
+                (MixerWeights::DeltaNet { input, vectors }, out, delta.value_width())
             }
         };
         let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
@@ -392,6 +432,14 @@ impl<S: Source> WeightReader<'_, S> {
         let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
         self.weights.expect(&name, &shape)?;
         self.weights.read_f32(&name).await
+    }
+
+    /// Reads the weights of a convolution [width, 1, taps] or [width, taps].
+    async fn convolution(&self, name: &str, width: usize, taps: usize) -> Result<Vec<f32>> {
+        match self.tensor(name, "weight", &[width, 1, taps]).await {
+            Ok(weights) => Ok(weights),
+            Err(_) => self.tensor(name, "weight", &[width, taps]).await,
+        }
     }
 
     async fn gain(&self, name: &str, width: usize) -> Result<Vec<f32>> {

@@ -3,7 +3,7 @@
 use super::{OutputFile, PORTION, bad_config, facts, gguf, too_large, vocabulary};
 use foretoken::internals::checkpoint;
 use foretoken::internals::load::ModelFiles;
-use foretoken::internals::model::{Layout, ModelSpec, Naming, Plan};
+use foretoken::internals::model::{DeltaNames, DeltaSpec, Elements, Layout, ModelSpec, Naming, Plan};
 use foretoken::internals::weights::{Dtype, Folder, Source, Weights, narrow, widen};
 use foretoken::{LoadOptions, Result};
 use std::collections::BTreeMap;
@@ -17,8 +17,10 @@ struct Made {
     rows: Vec<(String, u64)>,
     /// `true`: source tensors are transposed: a row here is a column there.
     transposed: bool,
-    /// Added to each element.
-    plus: f32,
+    /// Meaning of the stored numbers, in the source and in the file; `None`: the same.
+    elements: Option<[Elements; 2]>,
+    /// Order of the columns, as groups of this many: group i is there from `order[i]`.
+    columns: Option<(usize, Vec<usize>)>,
 }
 
 pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
@@ -68,7 +70,7 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
     let positions = format!("{}.weight", spec.architecture.names(Naming::Gguf).positions);
     let mut all = BTreeMap::new();
     // `cols`: elements of a row; `each`: rows of the layout that are one row of the tensor.
-    let mut add = |from: &Layout, into: &Layout, cols: usize, each: usize, plus: f32| {
+    let mut add = |from: &Layout, into: &Layout, cols: usize, each: usize, elements: Option<[Elements; 2]>| {
         let count = into.parts.iter().map(|part| part.rows).sum();
         let places = (0..count).step_by(each).filter_map(|row| into.source(row).zip(from.source(row)));
         for ((part, row), (source, source_row)) in places {
@@ -78,18 +80,55 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
                 let is_matrix = each < cols && *name != positions;
                 let dtype = if is_matrix { stored_as(weights, source, to, cols as u64) } else { Dtype::F32 };
                 let shape = [rows as u64].into_iter().chain((cols > 1).then_some(cols as u64)).collect();
-                Made { shape, dtype, rows: vec![Default::default(); rows], transposed: from.transposed, plus }
+                let rows = vec![Default::default(); rows];
+                Made { shape, dtype, rows, transposed: from.transposed, elements, columns: None }
             });
             made.rows[row / each] = (source.clone(), (source_row / each) as u64);
         }
     };
     for (from, into) in from.matrices.iter().zip(&into.matrices) {
-        add(&from.layout, &into.layout, into.cols, 1, 0.0);
+        add(&from.layout, &into.layout, into.cols, 1, None);
     }
     for (from, into) in from.vectors.iter().zip(&into.vectors) {
-        add(&from.layout, &into.layout, into.cols, into.cols, from.plus - into.plus);
+        let elements = Some([from.elements, into.elements]).filter(|[from, into]| from != into);
+        add(&from.layout, &into.layout, into.cols, into.cols, elements);
+    }
+    let from = spec.names().delta.tiled;
+    let into = spec.architecture.names(Naming::Gguf);
+    for (layer, delta) in spec.layers.iter().enumerate() {
+        if let Some(delta) = delta.delta_net().filter(|_| from != into.delta.tiled) {
+            tile_heads(delta, &format!("{}.{layer}", into.layers), &into.delta, &mut all);
+        }
     }
     all
+}
+
+/// Places heads of v that share a head of k `key_heads` apart.
+fn tile_heads(delta: &DeltaSpec, layer: &str, names: &DeltaNames, all: &mut BTreeMap<String, Made>) {
+    let DeltaSpec { key_heads, value_heads, value_dim, .. } = *delta;
+    let order: Vec<usize> =
+        (0..value_heads).map(|head| head % key_heads * (value_heads / key_heads) + head / key_heads).collect();
+    let values = delta.conv_width() - delta.value_width();
+    let weight = |name: &str| format!("{layer}.{name}.weight");
+    let suffixed = |name: &str| format!("{layer}.{name}");
+    let rows = [
+        (weight(names.qkv), values, value_dim),
+        (weight(names.conv), values, value_dim),
+        (weight(names.gate), 0, value_dim),
+        (weight(names.write), 0, 1),
+        (weight(names.decay), 0, 1),
+        (suffixed(names.rates), 0, 1),
+        (suffixed(names.bias), 0, 1),
+    ];
+    for (name, first, size) in rows {
+        if let Some(made) = all.get_mut(&name) {
+            let old = made.rows.split_off(first);
+            made.rows.extend(order.iter().flat_map(|head| &old[head * size..][..size]).cloned());
+        }
+    }
+    if let Some(made) = all.get_mut(&weight(names.out)) {
+        made.columns = Some((value_dim, order));
+    }
 }
 
 /// Returns `to` if a row is whole blocks of it, else the stored type or f32.
@@ -113,7 +152,16 @@ impl Made {
             for (tensor, places) in places {
                 self.gather(weights, tensor, &places, cols as usize, &mut values).await?;
             }
-            values.iter_mut().for_each(|value| *value += self.plus);
+            if let Some([from, into]) = self.elements {
+                values.iter_mut().for_each(|value| *value = into.to_stored(from.from_stored(*value)));
+            }
+            if let Some((size, order)) = &self.columns {
+                for row in values.chunks_exact_mut(cols as usize) {
+                    let old = row.to_vec();
+                    let groups = row.chunks_exact_mut(*size).zip(order);
+                    groups.for_each(|(group, from)| group.copy_from_slice(&old[from * size..][..*size]));
+                }
+            }
             let bytes = narrow(self.dtype, &values);
             out.write_bytes(&bytes.ok_or_else(|| too_large(weights, &rows[0].0, self.dtype.name()))?)?;
         }

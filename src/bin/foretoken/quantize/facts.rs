@@ -97,17 +97,32 @@ fn put_layers(header: &mut Header, key: &str, numbers: impl Iterator<Item = usiz
     }
 }
 
-/// Adds the keys about attention and convolutions.
+/// Adds the keys about attention and recurrent mixers.
 fn put_mixers(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> String) {
     let taps = spec.layers.iter().find_map(|layer| match layer.mixer {
         Mixer::ShortConv { taps } => Some(taps),
-        Mixer::Attention(_) => None,
+        Mixer::Attention(_) | Mixer::DeltaNet(_) => None,
     });
     let of_layer = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.kv_heads);
     let global = spec.attentions().find(|attention| attention.window.is_none()).or(spec.attentions().next());
     let Some(AttentionSpec { heads, head_dim, .. }) = global else { return };
     header.count(&key("attention.head_count"), *heads);
-    put_layers(header, &key("attention.head_count_kv"), spec.layers.iter().map(of_layer));
+    let kv_heads = spec.layers.iter().filter(|layer| layer.delta_net().is_none()).map(of_layer);
+    put_layers(header, &key("attention.head_count_kv"), kv_heads);
+    if let Some(delta) = spec.layers.iter().find_map(LayerSpec::delta_net) {
+        let attends = spec.layers.iter().position(|layer| layer.attention().is_some()).unwrap_or(0);
+        let counts = [
+            ("full_attention_interval", attends + 1),
+            ("ssm.conv_kernel", delta.taps),
+            ("ssm.state_size", delta.key_dim),
+            ("ssm.group_count", delta.key_heads),
+            ("ssm.time_step_rank", delta.value_heads),
+            ("ssm.inner_size", delta.value_width()),
+        ];
+        counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
+        let recurs = spec.layers.iter().map(|layer| layer.delta_net().is_some());
+        header.flags(&key("attention.recurrent_layers"), recurs);
+    }
     if let Some(taps) = taps {
         header.count(&key("shortconv.l_cache"), taps);
     }

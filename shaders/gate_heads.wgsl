@@ -1,0 +1,46 @@
+// Multiplies heads by a function of gates: in attention by the sigmoid of a gate for each head or each element; in a delta net
+// by the SiLU of a gate for each element, after an RMS norm of the head. One workgroup per row and head.
+const THREADS = 64u;
+
+struct GateDims {
+    head_dim: u32,
+    stride: u32,      // floats per row of x
+    gates: u32,       // floats per row of gates
+    first_gate: u32,  // first of them that is a gate
+    each: u32,        // 1: each element has a gate
+    normed: u32,      // 1: delta net
+    eps: f32,
+    one: f32,
+}
+
+@group(0) @binding(0) var<uniform> step: Step;
+@group(0) @binding(1) var<uniform> dims: GateDims;
+@group(0) @binding(2) var<storage, read> gates: array<f32>;    // (rows, dims.gates)
+@group(0) @binding(3) var<storage, read> gain: array<f32>;     // (head_dim), of the norm
+@group(0) @binding(4) var<storage, read_write> x: array<f32>;  // (rows, heads, head_dim)
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    if (step.rows == 0u) {
+        return;
+    }
+    let head = id.x;
+    let base = id.y * dims.stride + head * dims.head_dim;
+    let first_gate = id.y * dims.gates + dims.first_gate;
+    var scale = 1.0;
+    if (dims.normed == 1u) {
+        var sum = 0.0;
+        for (var i = thread; i < dims.head_dim; i += THREADS) {
+            sum = fma(x[base + i], x[base + i], sum);
+        }
+        scale = 1.0 / sqrt(sum_threads(sum, dims.one, thread) / f32(dims.head_dim) + dims.eps);
+    }
+    for (var i = thread; i < dims.head_dim; i += THREADS) {
+        let gate = gates[first_gate + select(head, head * dims.head_dim + i, dims.each == 1u)];
+        var factor = 1.0 / (1.0 + exp(-gate));
+        if (dims.normed == 1u) {
+            factor *= scale * gain[i] * gate;
+        }
+        x[base + i] *= factor;
+    }
+}

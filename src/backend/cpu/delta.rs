@@ -1,0 +1,250 @@
+//! Gated delta nets: states, and the recurrence.
+
+use super::parts::for_each_part;
+use super::pointwise::activation;
+use super::rows::Rows;
+use super::simd::{arch, mul_add};
+use crate::model::{Activation, DeltaHistory, DeltaSpec};
+use crate::target::StatePass;
+use pulp::{Simd, WithSimd};
+use std::collections::TryReserveError;
+
+const COLUMNS: usize = DeltaHistory::COLUMNS;
+
+/// States of a gated delta net, and the latest inputs. A copy has the first slot alone.
+#[derive(Clone)]
+pub struct DeltaStates {
+    layout: DeltaHistory,
+    /// `true`: heads of v that share a head of k are `key_heads` apart.
+    tiled: bool,
+    numbers: Vec<f32>,
+}
+
+/// Vectors of a gated delta net.
+pub struct DeltaWeights<'a> {
+    /// Convolution [conv_width, taps].
+    pub taps: &'a [f32],
+    /// Speed of the decay [value_heads].
+    pub rates: &'a [f32],
+    /// Bias of the decay [value_heads].
+    pub bias: &'a [f32],
+}
+
+/// Results of a part of a head's state.
+#[derive(Clone, Default)]
+struct StatePart {
+    /// Output of each row [rows, COLUMNS].
+    mixed: Vec<f32>,
+    /// The part to save; empty: none is.
+    saved: Vec<f32>,
+}
+
+impl DeltaStates {
+    pub fn new(spec: DeltaSpec, tiled: bool) -> Self {
+        let layout = DeltaHistory { spec };
+        Self { layout, tiled, numbers: vec![0.0; layout.numbers()] }
+    }
+
+    /// Makes room for all slots, after a copy was restored.
+    pub fn reserve(&mut self) -> Result<(), TryReserveError> {
+        let len = self.layout.numbers();
+        self.numbers.try_reserve(len.saturating_sub(self.numbers.len()))?;
+        self.numbers.resize(len, 0.0);
+        Ok(())
+    }
+
+    /// Returns the first slot.
+    pub fn settled(&self) -> &[f32] {
+        &self.numbers[..self.layout.slot_len().min(self.numbers.len())]
+    }
+
+    /// Copies the first slot.
+    pub fn copy(&self) -> Self {
+        Self { numbers: self.settled().to_vec(), ..*self }
+    }
+
+    /// Restores the first slot. Returns false if the size does not match.
+    pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.numbers = bytemuck::pod_collect_to_vec(bytes);
+        bytes.len() == 4 * self.layout.slot_len()
+    }
+
+    /// Continues the recurrence with the rows from `position` on, whose projections begin with their inputs [rows, width]. Returns its
+    /// output for each [rows, value_width].
+    pub fn advance(
+        &mut self,
+        projected: &Rows,
+        weights: &DeltaWeights<'_>,
+        position: usize,
+        states: StatePass,
+    ) -> Rows {
+        let DeltaSpec { value_heads, value_dim, .. } = self.layout.spec;
+        let (blocks, slot_len, part_len) = (self.layout.blocks(), self.layout.slot_len(), self.layout.part_len());
+        let mut parts = vec![StatePart::default(); value_heads * blocks];
+        for_each_part(&mut parts, 1, |index, part| {
+            part.fill(self.part(index, projected, weights, position, states));
+        });
+        let mut mixed = Rows::new(projected.len(), value_heads * value_dim);
+        for (index, part) in parts.iter().enumerate() {
+            let (head, first) = (index / blocks, index % blocks * COLUMNS);
+            let width = COLUMNS.min(value_dim - first);
+            for (row, values) in part.mixed.chunks_exact(COLUMNS).enumerate() {
+                mixed.row_mut(row)[head * value_dim + first..][..width].copy_from_slice(&values[..width]);
+            }
+            let slot = &mut self.numbers[states.save_slot * slot_len + index * part_len..];
+            slot[..part.saved.len()].copy_from_slice(&part.saved);
+        }
+        // What a saved state contains is not repeated.
+        if states.save_at != Some(position + projected.len()) {
+            let width = self.layout.spec.input_width();
+            for row in 0..projected.len() {
+                let inputs = self.in_ring(position + row);
+                self.numbers[inputs..][..width].copy_from_slice(&projected.row(row)[..width]);
+            }
+        }
+        mixed
+    }
+
+    fn in_ring(&self, position: usize) -> usize {
+        let ring = DeltaHistory::SLOTS * self.layout.slot_len();
+        ring + position % DeltaHistory::RING * self.layout.spec.input_width()
+    }
+
+    fn part(
+        &self,
+        index: usize,
+        projected: &Rows,
+        weights: &DeltaWeights<'_>,
+        position: usize,
+        states: StatePass,
+    ) -> StatePart {
+        let StatePass { slot, base, save_at, .. } = states;
+        let DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps } = self.layout.spec;
+        let (channels, part_len) = (self.layout.channels(), self.layout.part_len());
+        let (head, first) = (index / self.layout.blocks(), index % self.layout.blocks() * COLUMNS);
+        let key_head = if self.tiled { head % key_heads } else { head / (value_heads / key_heads) };
+        // First input and number of inputs of q, k and v.
+        let (keys, values) = (key_heads * key_dim, head * value_dim + first);
+        let width = COLUMNS.min(value_dim - first);
+        let runs = [(key_head * key_dim, key_dim), (keys + key_head * key_dim, key_dim), (2 * keys + values, width)];
+        let end = position + projected.len();
+        let count = end - base;
+        let inputs = |at: usize| match at.checked_sub(position) {
+            Some(row) => projected.row(row),
+            None => &self.numbers[self.in_ring(at)..],
+        };
+
+        let old = &self.numbers[slot * self.layout.slot_len() + index * part_len..][..part_len];
+        let (tail, state) = old.split_at((taps - 1) * channels);
+        // Inputs from the first one that the convolution reads on [taps - 1 + count, channels].
+        let mut window = vec![0.0; (taps - 1 + count) * channels];
+        let mut state = if base == 0 { vec![0.0; state.len()] } else { state.to_vec() };
+        if base > 0 {
+            window[..tail.len()].copy_from_slice(tail);
+        }
+        for (at, row) in (base..end).zip(window[tail.len()..].chunks_exact_mut(channels)) {
+            let mut to = 0;
+            for (from, len) in runs {
+                row[to..][..len].copy_from_slice(&inputs(at)[from..][..len]);
+                to += len;
+            }
+        }
+        let mut factors = vec![0.0; taps * channels];
+        for (to, channel) in runs.into_iter().flat_map(|(from, len)| from..from + len).enumerate() {
+            for tap in 0..taps {
+                factors[tap * channels + to] = weights.taps[channel * taps + tap];
+            }
+        }
+        let mut rows = Rows::new(count, channels);
+        for row in 0..count {
+            let sums = rows.row_mut(row);
+            for (inputs, factors) in window[row * channels..].chunks_exact(channels).zip(factors.chunks_exact(channels))
+            {
+                sums.iter_mut().zip(inputs).zip(factors).for_each(|((sum, input), factor)| *sum += input * factor);
+            }
+        }
+        activation(Activation::Silu, &mut rows);
+
+        let conv_width = self.layout.spec.conv_width();
+        let mut part = StatePart { mixed: vec![0.0; projected.len() * COLUMNS], saved: Vec::new() };
+        for at in base..=end {
+            let row = at - base;
+            if save_at == Some(at) {
+                part.saved = [&window[row * channels..][..tail.len()], &state].concat();
+            }
+            if at == end {
+                break;
+            }
+            let strengths = &inputs(at)[conv_width..];
+            let strength = 1.0 / (1.0 + (-strengths[head]).exp());
+            let x = strengths[value_heads + head] + weights.bias[head];
+            let decay = (-weights.rates[head] * (x.max(0.0) + (-x.abs()).exp().ln_1p())).exp();
+            let mut unused = [0.0; COLUMNS];
+            let mixed = match at.checked_sub(position) {
+                Some(row) => &mut part.mixed[row * COLUMNS..][..COLUMNS],
+                None => &mut unused,
+            };
+            arch().dispatch(Advance { row: rows.row(row), key_dim, strength, decay, state: &mut state, mixed });
+        }
+        part
+    }
+}
+
+/// One position of the recurrence, for some columns of a state.
+struct Advance<'a> {
+    /// q and k [key_dim] before their norms, v [COLUMNS].
+    row: &'a [f32],
+    key_dim: usize,
+    strength: f32,
+    decay: f32,
+    /// [key_dim, COLUMNS].
+    state: &'a mut [f32],
+    /// [COLUMNS].
+    mixed: &'a mut [f32],
+}
+
+impl WithSimd for Advance<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { row, key_dim, strength, decay, state, mixed } = self;
+        let (q, rest) = row.split_at(key_dim);
+        let (k, v) = rest.split_at(key_dim);
+        let (q_scale, k_scale) = (length(q).recip() / (key_dim as f32).sqrt(), length(k).recip());
+        let state = state.as_chunks_mut::<COLUMNS>().0;
+        let mut known = [0.0_f32; COLUMNS];
+        for (column, k) in state.iter_mut().zip(k) {
+            let k = k * k_scale;
+            for i in 0..COLUMNS {
+                column[i] *= decay;
+                known[i] = mul_add(column[i], k, known[i]);
+            }
+        }
+        let mut new = [0.0_f32; COLUMNS];
+        for i in 0..COLUMNS {
+            new[i] = (v[i] - known[i]) * strength;
+        }
+        let mut sums = [0.0_f32; COLUMNS];
+        for ((column, k), q) in state.iter_mut().zip(k).zip(q) {
+            let (k, q) = (k * k_scale, q * q_scale);
+            for i in 0..COLUMNS {
+                column[i] = mul_add(new[i], k, column[i]);
+                sums[i] = mul_add(column[i], q, sums[i]);
+            }
+        }
+        mixed.copy_from_slice(&sums);
+    }
+}
+
+/// Returns the length of a vector of 4 n elements, which is never 0.
+#[inline(always)]
+fn length(x: &[f32]) -> f32 {
+    let mut sums = [1e-6, 0.0, 0.0, 0.0];
+    for x in x.as_chunks::<4>().0 {
+        for i in 0..4 {
+            sums[i] = mul_add(x[i], x[i], sums[i]);
+        }
+    }
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])).sqrt()
+}

@@ -1,0 +1,140 @@
+//! Steps of a layer's mixer.
+
+use super::{Builder, STORED, suffixed};
+use crate::model::layout::{Part, RowOrder};
+use crate::model::op::{Input, Op, Output};
+use crate::model::plan::VectorId;
+use crate::model::spec::{AttentionGate, AttentionSpec, DeltaSpec, QkNorm};
+
+impl Builder<'_> {
+    /// Adds attention: `input` -> mixed.
+    pub(super) fn attention(&mut self, layer: usize, attention: &AttentionSpec, input: Input) {
+        let (spec, names) = (self.spec, self.names);
+        let AttentionSpec { heads, head_dim, rope, .. } = *attention;
+        let kv_heads = attention.own_kv_heads();
+        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let label = |what: &str| format!("layer {layer} {what}");
+        let rotary = match rope {
+            Some(rope) if !names.neighbours => spec.ropes[rope].rotary_dim,
+            _ => 0,
+        };
+        let order = RowOrder::RotaryPairs { heads: heads + kv_heads, head_dim, rotary };
+
+        let qkv = self.qkv(attention, name);
+        let bias = self.bias(spec.qkv_bias, &label("qkv"), &qkv, order);
+        let matrix = self.matrix(&label("qkv"), spec.hidden_size, &qkv, order);
+        let output = if spec.qk_norm.is_some() { Output::Projected } else { Output::Rotary { layer, bias } };
+        self.body.push(Op::Matmul { input, matrix, output });
+        if let Some(norm) = spec.qk_norm {
+            let parts = [(names.q_norm, heads), (names.k_norm, kv_heads)].map(|(tensor, heads)| match norm {
+                QkNorm::Width => vec![Part::whole(name(tensor), heads * head_dim)],
+                // All heads have the same gains.
+                QkNorm::Heads | QkNorm::RotatedHeads | QkNorm::HeadsAndValues => {
+                    vec![Part::whole(name(tensor), head_dim); heads]
+                }
+            });
+            let gain = self.gain(&label("qk norm"), &parts.concat(), order);
+            self.body.push(Op::QkNorm { layer, gain, bias });
+        }
+        self.body.push(Op::Attention { layer });
+        if let Some(gate) = spec.attention_gate {
+            let gates = match gate {
+                AttentionGate::Heads => vec![Part::whole(name(names.attention_gate), heads)],
+                AttentionGate::Elements => halves(&name(names.qkv[0]), heads, head_dim, 1).collect(),
+            };
+            let matrix = self.matrix(&label("gate of attention"), spec.hidden_size, &gates, RowOrder::Stacked);
+            self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
+            self.body.push(Op::GateHeads { layer, gain: None });
+        }
+    }
+
+    /// Adds a gated delta net: `input` -> mixed.
+    pub(super) fn delta_net(&mut self, layer: usize, delta: &DeltaSpec, input: Input) {
+        let names = &self.names.delta;
+        let name = |suffix: &str| format!("{}.{layer}.{suffix}", self.names.layers);
+        let label = |what: &str| format!("layer {layer} {what}");
+        let DeltaSpec { value_heads, value_dim, taps, .. } = *delta;
+        let (conv, norm) = (name(names.conv), name(names.norm));
+        let of_heads = |tensor: &str| vec![Part::whole(name(tensor), value_heads)];
+        let (rates, bias) = (of_heads(names.rates), of_heads(names.bias));
+        // The recurrence keeps a copy of what it reads, so that is adjacent.
+        let all = [
+            Part::whole(name(names.qkv), delta.conv_width()),
+            Part::whole(name(names.write), value_heads),
+            Part::whole(name(names.decay), value_heads),
+            Part::whole(name(names.gate), delta.value_width()),
+        ];
+        let matrix = self.matrix(&label("delta net"), self.spec.hidden_size, &all, RowOrder::Stacked);
+        self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
+        let taps = self.convolution(layer, conv, delta.conv_width(), taps);
+        let rates = self.vector(label("decay"), rates, RowOrder::Stacked, names.rate_elements);
+        let bias = self.vector(label("decay bias"), bias, RowOrder::Stacked, STORED);
+        self.body.push(Op::DeltaNet { layer, taps, rates, bias });
+        let norm = suffixed(&[Part::whole(norm, value_dim)], "weight");
+        let gain = self.vector(label("delta net norm"), norm, RowOrder::Stacked, STORED);
+        self.body.push(Op::GateHeads { layer, gain: Some(gain) });
+    }
+
+    /// Adds the weights of a convolution over positions [width, taps].
+    fn convolution(&mut self, layer: usize, tensor: String, width: usize, taps: usize) -> VectorId {
+        let weights = suffixed(&[Part::whole(tensor, width * taps)], "weight");
+        let vector = self.vector(format!("layer {layer} convolution"), weights, RowOrder::Stacked, STORED);
+        self.vectors[vector.0].cols = taps;
+        vector
+    }
+
+    /// Adds a short convolution: `input` -> mixed.
+    pub(super) fn short_conv(&mut self, layer: usize, taps: usize, input: Input) {
+        let (names, hidden) = (self.names, self.spec.hidden_size);
+        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let label = |what: &str| format!("layer {layer} {what}");
+        let all = [Part::whole(name(names.conv_in), 3 * hidden)];
+        let matrix = self.matrix(&label("b, c and x"), hidden, &all, RowOrder::Stacked);
+        self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
+        let taps = self.convolution(layer, name(names.conv), hidden, taps);
+        self.body.push(Op::ShortConv { layer, taps });
+    }
+
+    /// Returns the sources of the rows of q, k and v.
+    fn qkv(&self, attention: &AttentionSpec, name: impl Fn(&str) -> String) -> Vec<Part> {
+        let names = self.names;
+        let AttentionSpec { heads, kv_heads, head_dim, .. } = *attention;
+        let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
+        let [all] = names.qkv else {
+            let part = |(tensor, rows): (&&str, usize)| Part::whole(name(tensor), rows);
+            let own = names.qkv.iter().zip(widths).map(part).filter(|part| part.rows > 0);
+            let mut parts: Vec<_> = own.collect();
+            if self.spec.attention_gate == Some(AttentionGate::Elements) {
+                parts.splice(..1, halves(&name(names.qkv[0]), heads, head_dim, 0));
+            }
+            if attention.values_are_keys {
+                parts.truncate(2);
+                parts.extend(parts.last().cloned());
+            }
+            return parts;
+        };
+        if !names.interleaved {
+            return vec![Part::whole(name(all), attention.qkv_width())];
+        }
+        let group = heads / kv_heads;
+        let of_group = |first: usize, count: usize| {
+            let places = (0..kv_heads).map(move |kv_head| kv_head * (group + 2) + first);
+            places.map(move |place| (place, count))
+        };
+        let heads = of_group(0, group).chain(of_group(group, 1)).chain(of_group(group + 1, 1));
+        let part = |(place, count)| Part {
+            tensor: name(all),
+            tensor_rows: attention.qkv_width(),
+            first_row: place * head_dim,
+            rows: count * head_dim,
+        };
+        heads.map(part).collect()
+    }
+}
+
+/// Returns one half of each head's rows in a tensor: q (0), or the gates after it (1).
+fn halves(tensor: &str, heads: usize, head_dim: usize, half: usize) -> impl Iterator<Item = Part> {
+    let all = 2 * heads * head_dim;
+    let firsts = (0..heads).map(move |head| (2 * head + half) * head_dim);
+    firsts.map(move |first_row| Part { tensor: tensor.into(), tensor_rows: all, first_row, rows: head_dim })
+}
