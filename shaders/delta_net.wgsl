@@ -162,12 +162,10 @@ fn main(
             y[(position - step.position) * dims.stride + head * dims.value_dim + column] = sum * scales.x;
         }
     }
-    // Keeps the inputs of the rows, unless the saved state contains all of them.
-    if (step.save_at == end) {
-        return;
-    }
+    // Keeps the inputs of rows that the saved state does not contain.
     let inputs = input_width();
-    for (var row = max(step.rows, dims.ring) - dims.ring; row < step.rows; row += 1u) {
+    let first = select(max(step.save_at, step.position) - step.position, 0u, step.save_at == UNSAVED);
+    for (var row = first; row < step.rows; row += 1u) {
         let to = dims.first_input + (step.position + row) % dims.ring * inputs;
         for (var i = id.x * COLUMNS + thread; i < inputs; i += grid.x * COLUMNS) {
             states[to + i] = projected[row * dims.width + i];

@@ -2,7 +2,7 @@
 // advances the text by them and the target's own token. The new round has the same number of rows. Its draft model first reads the
 // token before the pending one, which it may have missed. Recurrent states are saved in turn, as in src/target/rollback.rs.
 const THREADS = 64u;
-const ROUND_SLOTS = 3u;  // all but the last of DeltaHistory::SLOTS
+const ROUND_SLOTS = 3u;  // as in src/model/history.rs
 
 @group(0) @binding(0) var<storage, read_write> step: Step;                // the target's
 @group(0) @binding(1) var<storage, read_write> draft_step: Step;

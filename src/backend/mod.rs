@@ -86,7 +86,9 @@ fn rollback(blueprint: &Blueprint) -> Rollback {
     let recurrent = blueprint.spec.layers.iter().find(|layer| layer.attention().is_none());
     match recurrent.map(|layer| &layer.mixer) {
         Some(Mixer::ShortConv { taps }) => Rollback::of_inputs(taps - 1, blueprint.history(*taps).reach(), CHECKPOINT),
-        Some(Mixer::DeltaNet(_)) => Rollback::of_states(DeltaHistory::SLOTS, DeltaHistory::REACH),
+        Some(Mixer::DeltaNet(_)) => {
+            Rollback::of_states(DeltaHistory::SLOTS, DeltaHistory::ROUND_SLOTS, DeltaHistory::REACH)
+        }
         Some(Mixer::Attention(_)) | None => Rollback::default(),
     }
 }

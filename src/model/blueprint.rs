@@ -5,6 +5,7 @@ use crate::error::{Error, Result, WeightsRule};
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
 use serde::Serialize;
+use std::iter;
 use std::ops::Range;
 
 /// Plan of a model, with the sizes and types from which a device builds it.
@@ -54,13 +55,21 @@ impl Blueprint {
         })
     }
 
-    /// Like [`Blueprint::layer_bytes`], of a copy from which the text can be continued: one state of a delta net suffices.
-    pub fn copied_bytes(&self, positions: usize, stored: usize) -> impl Iterator<Item = u64> {
+    /// Returns the bytes of each layer's state, as parts of it, that a copy of a text needs.
+    pub fn copied(&self, positions: usize, stored: usize) -> impl Iterator<Item = Vec<Range<u64>>> {
         let layers = self.layer_bytes(positions, stored).zip(&self.spec.layers);
-        layers.map(|(bytes, layer)| match layer.delta_net() {
-            Some(delta) => 4 * DeltaHistory { spec: *delta }.slot_len() as u64,
-            None => bytes,
+        layers.map(move |(bytes, layer)| match layer.delta_net() {
+            Some(delta) => {
+                let parts = DeltaHistory { spec: *delta }.copied(positions);
+                parts.map(|part| 4 * part.start as u64..4 * part.end as u64).into()
+            }
+            None => iter::once(0..bytes).collect(),
         })
+    }
+
+    /// Returns the bytes of a copy of a text.
+    pub fn copied_bytes(&self, positions: usize, stored: usize) -> u64 {
+        self.copied(positions, stored).flatten().map(|part| part.end - part.start).sum()
     }
 
     /// Returns the bytes of the keys, values and recurrent state of `positions` positions.

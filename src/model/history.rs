@@ -1,6 +1,7 @@
 //! Layout of the recurrent state that layers keep for later rows.
 
 use super::spec::DeltaSpec;
+use std::ops::Range;
 
 /// Positions between two checkpoints.
 pub const CHECKPOINT: usize = 64;
@@ -66,8 +67,10 @@ pub struct DeltaHistory {
 impl DeltaHistory {
     /// Columns of a state that are computed together; as in `shaders/delta_net.wgsl`.
     pub const COLUMNS: usize = 64;
-    /// Number of states.
-    pub const SLOTS: usize = 4;
+    /// Number of states that rounds save in turn: two rounds are in the queue while the tokens of a third are passed to the caller.
+    pub const ROUND_SLOTS: usize = 3;
+    /// Number of states; chunks of a prompt save the others.
+    pub const SLOTS: usize = Self::ROUND_SLOTS + 2;
     /// Latest positions from which inputs can be repeated whatever rows are dropped: a round, and what a draft model reads before it.
     pub const REACH: usize = 64;
     /// Positions in the ring.
@@ -91,6 +94,18 @@ impl DeltaHistory {
     /// Returns the numbers of a slot.
     pub fn slot_len(&self) -> usize {
         self.spec.value_heads * self.blocks() * self.part_len()
+    }
+
+    /// Returns the first number of a position's inputs.
+    pub fn in_ring(&self, position: usize) -> usize {
+        Self::SLOTS * self.slot_len() + position % Self::RING * self.spec.input_width()
+    }
+
+    /// Returns the numbers that a copy of a text of `len` tokens has: the first slot, with the state before the last token, and the inputs of
+    /// this token.
+    pub fn copied(&self, len: usize) -> [Range<usize>; 2] {
+        let inputs = self.in_ring(len.saturating_sub(1));
+        [0..self.slot_len(), inputs..inputs + self.spec.input_width()]
     }
 
     /// Returns the numbers of all slots and of the ring.

@@ -95,7 +95,7 @@ impl Drafting {
 
     /// Forgets everything that the draft model has read.
     pub fn forget(&mut self) {
-        self.read = 0;
+        self.truncate(0);
         self.translation.iter_mut().for_each(|translation| translation.read = 0);
     }
 
@@ -138,8 +138,11 @@ impl Drafting {
         self.rollback.repeat()
     }
 
-    /// Saves the draft model's state for a copy, as [`Rollback::settle`].
+    /// Saves the draft model's state for a copy, as [`Rollback::settle`]. Forgets everything if that is not possible.
     pub fn settle(&mut self) -> Option<StatePass> {
+        if !self.rollback.can_settle(self.read) {
+            self.truncate(0);
+        }
         self.rollback.settle(self.read)
     }
 

@@ -29,9 +29,11 @@ enum Kept {
 /// States, each after some tokens, and the inputs that lead from one to later ones.
 #[derive(Debug, Clone)]
 struct States {
-    /// Number of tokens before each state. Rounds write all slots but the last in turn, and chunks of a prompt the last.
+    /// Number of tokens before each state. Rounds save in the first slots in turn, chunks of a prompt in the others.
     slots: Vec<Option<usize>>,
-    /// Slot that a round wrote last.
+    /// Number of slots for rounds.
+    rounds: usize,
+    /// Slot that a round saved last.
     latest: usize,
     /// Positions whose inputs are kept.
     inputs: Range<usize>,
@@ -68,9 +70,9 @@ impl Rollback {
         Self(Kept::Inputs { before, reach, interval, first: 0 })
     }
 
-    /// Describes states of delta nets for an empty text: their number, and the positions whose inputs are kept.
-    pub fn of_states(slots: usize, reach: usize) -> Self {
-        Self(Kept::States(States { slots: vec![None; slots], latest: 0, inputs: 0..0, reach }))
+    /// Describes states of delta nets for an empty text: their number, that for rounds, and the positions whose inputs are kept.
+    pub fn of_states(slots: usize, rounds: usize, reach: usize) -> Self {
+        Self(Kept::States(States { slots: vec![None; slots], rounds, latest: 0, inputs: 0..0, reach }))
     }
 
     /// Cuts a text of `from` tokens to at most `len`. Returns the length from which it can continue.
@@ -95,15 +97,15 @@ impl Rollback {
         }
     }
 
-    /// Records that the state of a text of `len` tokens was restored from a copy; states are in the first slot.
+    /// Records that a copy of a text of `len` tokens was restored. The first slot has the state before its last token.
     pub fn restored(&mut self, len: usize) {
         match &mut self.0 {
             Kept::Anywhere => {}
             Kept::Inputs { before, first, .. } => *first = len.saturating_sub(*before),
             Kept::States(states) => {
                 states.slots.fill(None);
-                states.slots[0] = Some(len);
-                states.inputs = len..len;
+                states.slots[0] = Some(len.saturating_sub(1));
+                states.inputs = len.saturating_sub(1)..len;
             }
         }
     }
@@ -112,12 +114,14 @@ impl Rollback {
     pub fn round(&mut self, position: usize) -> StatePass {
         let Kept::States(states) = &mut self.0 else { return StatePass::default() };
         let (slot, base) = states.source(position).unwrap_or((states.latest, position));
-        let mut save_slot = states.next();
-        if save_slot == slot {
+        if base == position && base > 0 {
+            // The state is there already. What it led to before is lost.
+            states.latest = slot;
+        } else if states.next() == slot {
             // Rows of the round still read the state that it starts from.
-            save_slot = states.next();
+            states.next();
         }
-        StatePass { slot, base, save_slot, save_at: Some(position) }
+        StatePass { slot, base, save_slot: states.latest, save_at: Some(position) }
     }
 
     /// Begins a round whose position only the device knows yet, after another one. Returns the slot that it saves.
@@ -137,21 +141,36 @@ impl Rollback {
         *inputs = start.max(end.saturating_sub(*reach))..end;
     }
 
-    /// Reads `rows` tokens of a prompt from `position` on: saves the state after them.
+    /// Reads `rows` tokens of a prompt from `position` on, at least 1: saves the state before the last one, in the slot for chunks with the
+    /// earlier state.
     pub fn chunk(&mut self, position: usize, rows: usize) -> StatePass {
         let Kept::States(states) = &mut self.0 else { return StatePass::default() };
         let (slot, base) = states.source(position).unwrap_or((states.latest, position));
-        let save_slot = states.slots.len() - 1;
-        states.slots[save_slot] = Some(position + rows);
-        StatePass { slot, base, save_slot, save_at: Some(position + rows) }
+        let end = position + rows;
+        let others = (states.rounds..states.slots.len()).filter(|other| *other != slot);
+        let save_slot = others.min_by_key(|other| states.slots[*other]).unwrap_or(states.rounds);
+        states.slots[save_slot] = Some(end - 1);
+        // Inputs of the other rows are not kept.
+        let first = if rows == 1 && states.inputs.end == position { states.inputs.start } else { end - 1 };
+        states.inputs = first.max(end.saturating_sub(states.reach))..end;
+        StatePass { slot, base, save_slot, save_at: Some(end - 1) }
     }
 
-    /// Saves the state of a text of `len` tokens in the first slot, for a copy. `None`: it is there, or there are no states.
+    /// Returns true if [`Rollback::settle`] is possible for a text of `len` tokens.
+    pub fn can_settle(&self, len: usize) -> bool {
+        match &self.0 {
+            Kept::States(states) => len == 0 || states.source(len - 1).is_some(),
+            Kept::Anywhere | Kept::Inputs { .. } => true,
+        }
+    }
+
+    /// Saves the state before the last of `len` tokens in the first slot, for a copy. `None`: it is there, or there are no states.
     pub fn settle(&mut self, len: usize) -> Option<StatePass> {
         let Kept::States(states) = &mut self.0 else { return None };
-        let (slot, base) = states.source(len).filter(|_| states.slots[0] != Some(len))?;
-        states.slots[0] = Some(len);
-        Some(StatePass { slot, base, save_slot: 0, save_at: Some(len) })
+        let last = len.checked_sub(1).filter(|last| states.slots[0] != Some(*last))?;
+        let (slot, base) = states.source(last)?;
+        states.slots[0] = Some(last);
+        Some(StatePass { slot, base, save_slot: 0, save_at: Some(last) })
     }
 
     /// Returns a slot for comparisons of kernels, which do not need the text's state, and another one that they may overwrite.
@@ -179,7 +198,7 @@ impl States {
 
     /// Returns the slot that the next round saves. Its state is lost.
     fn next(&mut self) -> usize {
-        self.latest = (self.latest + 1) % (self.slots.len() - 1);
+        self.latest = (self.latest + 1) % self.rounds;
         self.slots[self.latest] = None;
         self.latest
     }

@@ -488,57 +488,63 @@ mod drafting {
         assert_eq!(Rollback::default().cut(50, 7), 7);
     }
 
-    /// Four states; rounds save three of them in turn. Inputs of 20 positions lead from a state to later ones.
+    /// Five states; rounds save three of them in turn. Inputs of 20 positions lead from a state to later ones.
     #[test]
     fn states_are_cut_where_inputs_lead_from_one() {
-        let mut rollback = Rollback::of_states(4, 20);
-        let states = |slot, base, save_slot, save_at| StatePass { slot, base, save_slot, save_at };
-        // A prompt in two chunks. Between them there is no state.
-        assert_eq!(rollback.chunk(0, 30), states(0, 0, 3, Some(30)));
-        assert_eq!(rollback.chunk(30, 20), states(3, 30, 3, Some(50)));
+        let mut rollback = Rollback::of_states(5, 3, 20);
+        let states = |slot, base, save_slot, save_at| StatePass { slot, base, save_slot, save_at: Some(save_at) };
+        // A prompt in three chunks. Each saves the state before its last token, the third in place of the first.
+        assert_eq!(rollback.chunk(0, 10), states(0, 0, 3, 9));
+        assert_eq!(rollback.chunk(10, 20), states(3, 9, 4, 29));
+        assert_eq!(rollback.chunk(30, 20), states(4, 29, 3, 49));
         assert_eq!(rollback.cut(50, 50), 50);
         // Two rounds of which the device begins the second, at a position that is known later. Then another one.
-        assert_eq!(rollback.round(50), states(3, 50, 1, Some(50)));
+        assert_eq!(rollback.round(50), states(3, 49, 1, 50));
         assert_eq!(rollback.repeat(), 2);
         rollback.computed(1, 50, 8);
         assert_eq!(rollback.cut(58, 54), 54);
         rollback.computed(2, 54, 8);
         assert_eq!(rollback.cut(62, 57), 57);
-        assert_eq!(rollback.round(57), states(2, 54, 0, Some(57)));
+        assert_eq!(rollback.round(57), states(2, 54, 0, 57));
         rollback.computed(0, 57, 8);
-        // Back into the first round: the state before it is still there, also as that of the prompt's end.
+        // Back into the first round: the state before it is still there.
         assert_eq!(rollback.cut(65, 52), 52);
-        assert_eq!(rollback.round(52), states(3, 50, 1, Some(52)));
-        rollback.computed(1, 52, 18);
-        assert_eq!(rollback.round(70), states(1, 52, 2, Some(70)));
-        rollback.computed(2, 70, 1);
-        assert_eq!(rollback.cut(71, 60), 60);
-        assert_eq!(rollback.round(60), states(1, 52, 0, Some(60)));
-        rollback.computed(0, 60, 30);
-        // No inputs lead to 58 any more.
-        assert_eq!(rollback.cut(90, 58), 52);
+        assert_eq!(rollback.round(52), states(1, 50, 2, 52));
+        rollback.computed(2, 52, 18);
+        // A state that is there is not saved elsewhere.
+        assert_eq!(rollback.cut(70, 52), 52);
+        assert_eq!(rollback.round(52), states(2, 52, 2, 52));
+        rollback.computed(2, 52, 18);
         // A round never saves the state that it starts from.
-        assert_eq!(rollback.round(52), states(1, 52, 2, Some(52)));
-        assert_eq!(rollback.cut(52, 51), 50);
-        assert_eq!(rollback.cut(50, 49), 0);
-        assert_eq!(rollback.round(0), states(2, 0, 0, Some(0)));
+        assert_eq!(rollback.repeat(), 0);
+        assert_eq!(rollback.repeat(), 1);
+        assert_eq!(rollback.round(70), states(2, 52, 0, 70));
+        rollback.computed(0, 70, 20);
+        // No inputs lead to 58 any more, nor from the state within the prompt.
+        assert_eq!(rollback.cut(90, 58), 49);
+        assert_eq!(rollback.cut(49, 40), 29);
+        assert_eq!(rollback.cut(29, 28), 0);
+        assert_eq!(rollback.round(0).base, 0);
     }
 
     #[test]
-    fn a_copy_has_the_state_of_its_end() {
-        let mut rollback = Rollback::of_states(4, 20);
+    fn a_copy_has_the_state_before_its_last_token() {
+        let mut rollback = Rollback::of_states(5, 3, 20);
         rollback.chunk(0, 30);
         let round = rollback.round(30);
         rollback.computed(round.save_slot, 30, 5);
         assert_eq!(rollback.cut(35, 33), 33);
-        let settled = StatePass { slot: 3, base: 30, save_slot: 0, save_at: Some(33) };
+        let settled = StatePass { slot: round.save_slot, base: 30, save_slot: 0, save_at: Some(32) };
         assert_eq!((rollback.settle(33), rollback.settle(33)), (Some(settled), None));
         rollback.restored(33);
-        assert_eq!(rollback.round(33).base, 33);
-        assert_eq!(rollback.cut(33, 32), 0);
+        assert_eq!((rollback.cut(33, 33), rollback.cut(33, 32)), (33, 32));
+        // Nothing leads to the state before the last of 32 tokens.
+        assert!(!rollback.can_settle(32));
+        assert_eq!(rollback.round(32), StatePass { slot: 0, base: 32, save_slot: 0, save_at: Some(32) });
+        assert_eq!(rollback.cut(32, 31), 0);
         // Later passes of a draft save nothing, and start from the state of the first.
         let next = settled.next_of_draft();
-        assert_eq!(next, StatePass { slot: 0, base: 33, save_slot: 0, save_at: None });
+        assert_eq!(next, StatePass { slot: 0, base: 32, save_slot: 0, save_at: None });
         assert_eq!(next.next_of_draft(), next);
         assert_eq!(Rollback::default().settle(33), None);
     }

@@ -65,7 +65,7 @@ impl Backend for CpuBackend {
 
     /// The keys of each KV head, then the values of each.
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
-        self.settle();
+        self.settle().await?;
         let positions = self.cached.len();
         Ok(self.target.layers()[layer].bytes(positions))
     }
@@ -75,7 +75,7 @@ impl Backend for CpuBackend {
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
-        self.settle();
+        self.settle().await?;
         let copy = |model: &mut CpuModel, positions| {
             model.layers().iter().map(|layer| layer.copy(positions)).collect::<Vec<_>>()
         };
@@ -104,16 +104,21 @@ impl Backend for CpuBackend {
 }
 
 impl CpuBackend {
-    /// Saves the recurrent states of the cached text, for a copy.
-    fn settle(&mut self) {
+    /// Saves the recurrent states of the cached text, for a copy. If it was cut where there is a state but none before it, reads it again.
+    async fn settle(&mut self) -> Result<()> {
         let len = self.cached.len();
+        if !self.rollback.can_settle(len) {
+            let text = self.cached.clone();
+            self.truncate(0);
+            self.prefill(&text).await?;
+        }
         if let Some(states) = self.rollback.settle(len) {
             self.target.settle(len, states);
         }
-        let read = self.drafting.num_read();
         if let (Some(draft), Some(states)) = (&mut self.draft, self.drafting.settle()) {
-            draft.settle(read, states);
+            draft.settle(self.drafting.num_read(), states);
         }
+        Ok(())
     }
 }
 
@@ -123,6 +128,6 @@ fn about(model: &CpuModel, cached: usize) -> LocalModel<'_> {
         spec: model.spec(),
         arithmetic: model.arithmetic(),
         memory: model.memory(),
-        cached_bytes: model.blueprint().copied_bytes(cached, cached).sum(),
+        cached_bytes: model.blueprint().copied_bytes(cached, cached),
     }
 }

@@ -11,13 +11,15 @@ use std::collections::TryReserveError;
 
 const COLUMNS: usize = DeltaHistory::COLUMNS;
 
-/// States of a gated delta net, and the latest inputs. A copy has the first slot alone.
+/// States of a gated delta net, and the latest inputs.
 #[derive(Clone)]
 pub struct DeltaStates {
     layout: DeltaHistory,
     /// `true`: heads of v that share a head of k are `key_heads` apart.
     tiled: bool,
     numbers: Vec<f32>,
+    /// Length of a text whose copy `numbers` is, without the rest; `None`: they are whole.
+    copied: Option<usize>,
 }
 
 /// Vectors of a gated delta net.
@@ -42,31 +44,51 @@ struct StatePart {
 impl DeltaStates {
     pub fn new(spec: DeltaSpec, tiled: bool) -> Self {
         let layout = DeltaHistory { spec };
-        Self { layout, tiled, numbers: vec![0.0; layout.numbers()] }
+        Self { layout, tiled, numbers: vec![0.0; layout.numbers()], copied: None }
     }
 
-    /// Makes room for all slots, after a copy was restored.
+    /// Makes room for all slots and inputs, after a copy was restored.
     pub fn reserve(&mut self) -> Result<(), TryReserveError> {
-        let len = self.layout.numbers();
-        self.numbers.try_reserve(len.saturating_sub(self.numbers.len()))?;
-        self.numbers.resize(len, 0.0);
+        let Some(len) = self.copied else { return Ok(()) };
+        let mut all = Vec::new();
+        all.try_reserve(self.layout.numbers())?;
+        all.resize(self.layout.numbers(), 0.0);
+        let mut rest = &self.numbers[..];
+        for part in self.layout.copied(len) {
+            let (copied, more) = rest.split_at(part.len());
+            all[part].copy_from_slice(copied);
+            rest = more;
+        }
+        (self.numbers, self.copied) = (all, None);
         Ok(())
     }
 
-    /// Returns the first slot.
-    pub fn settled(&self) -> &[f32] {
-        &self.numbers[..self.layout.slot_len().min(self.numbers.len())]
+    /// Returns the numbers that a copy of a text of `len` tokens needs.
+    fn needed(&self, len: usize) -> Vec<f32> {
+        match self.copied {
+            Some(_) => self.numbers.clone(),
+            None => self.layout.copied(len).into_iter().flat_map(|part| &self.numbers[part]).copied().collect(),
+        }
     }
 
-    /// Copies the first slot.
-    pub fn copy(&self) -> Self {
-        Self { numbers: self.settled().to_vec(), ..*self }
+    /// Copies what a text of `len` tokens needs.
+    pub fn copy(&self, len: usize) -> Self {
+        Self { numbers: self.needed(len), copied: Some(len), ..*self }
     }
 
-    /// Restores the first slot. Returns false if the size does not match.
-    pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
-        self.numbers = bytemuck::pod_collect_to_vec(bytes);
-        bytes.len() == 4 * self.layout.slot_len()
+    /// Returns what a text of `len` tokens needs.
+    pub fn to_bytes(&self, len: usize) -> Vec<u8> {
+        bytemuck::cast_slice(&self.needed(len)).to_vec()
+    }
+
+    /// Restores [`DeltaStates::to_bytes`]. Returns false if the size does not match.
+    pub fn set_bytes(&mut self, len: usize, bytes: &[u8]) -> bool {
+        let need: usize = self.layout.copied(len).iter().map(ExactSizeIterator::len).sum();
+        let fits = bytes.len() == 4 * need;
+        if fits {
+            (self.numbers, self.copied) = (bytemuck::pod_collect_to_vec(bytes), Some(len));
+        }
+        fits
     }
 
     /// Continues the recurrence with the rows from `position` on, whose projections begin with their inputs [rows, width]. Returns its
@@ -95,19 +117,12 @@ impl DeltaStates {
             slot[..part.saved.len()].copy_from_slice(&part.saved);
         }
         // What a saved state contains is not repeated.
-        if states.save_at != Some(position + projected.len()) {
-            let width = self.layout.spec.input_width();
-            for row in 0..projected.len() {
-                let inputs = self.in_ring(position + row);
-                self.numbers[inputs..][..width].copy_from_slice(&projected.row(row)[..width]);
-            }
+        let width = self.layout.spec.input_width();
+        for row in states.save_at.unwrap_or(0).saturating_sub(position)..projected.len() {
+            let inputs = self.layout.in_ring(position + row);
+            self.numbers[inputs..][..width].copy_from_slice(&projected.row(row)[..width]);
         }
         mixed
-    }
-
-    fn in_ring(&self, position: usize) -> usize {
-        let ring = DeltaHistory::SLOTS * self.layout.slot_len();
-        ring + position % DeltaHistory::RING * self.layout.spec.input_width()
     }
 
     fn part(
@@ -131,7 +146,7 @@ impl DeltaStates {
         let count = end - base;
         let inputs = |at: usize| match at.checked_sub(position) {
             Some(row) => projected.row(row),
-            None => &self.numbers[self.in_ring(at)..],
+            None => &self.numbers[self.layout.in_ring(at)..],
         };
 
         let old = &self.numbers[slot * self.layout.slot_len() + index * part_len..][..part_len];

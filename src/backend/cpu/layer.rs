@@ -42,7 +42,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => Self::Kv(cache.copy(positions)),
             Self::History(history) => Self::History(history.copy(positions)),
-            Self::Delta(states) => Self::Delta(states.copy()),
+            Self::Delta(states) => Self::Delta(states.copy(positions)),
             Self::Shared => Self::Shared,
         }
     }
@@ -55,7 +55,7 @@ impl LayerState {
                 cache.to_bytes()
             }
             Self::History(history) => bytemuck::cast_slice(&history.copy(positions).numbers).to_vec(),
-            Self::Delta(states) => bytemuck::cast_slice(states.settled()).to_vec(),
+            Self::Delta(states) => states.to_bytes(positions),
             Self::Shared => Vec::new(),
         }
     }
@@ -65,7 +65,7 @@ impl LayerState {
         match self {
             Self::Kv(cache) => cache.set_bytes(positions, bytes),
             Self::History(history) => history.set_bytes(positions, bytes),
-            Self::Delta(states) => states.set_bytes(bytes),
+            Self::Delta(states) => states.set_bytes(positions, bytes),
             Self::Shared => bytes.is_empty(),
         }
     }

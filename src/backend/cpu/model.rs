@@ -205,8 +205,9 @@ impl CpuModel {
         Ok(self.pass(tokens, position, states, wanted, 1)?.normed)
     }
 
-    /// Saves the recurrent state of the first `position` cached positions.
-    pub fn settle(&mut self, position: usize, states: StatePass) {
+    /// Saves recurrent states for a copy of the first `positions` cached positions.
+    pub fn settle(&mut self, positions: usize, states: StatePass) {
+        let position = positions - 1;
         let Self { processor, blueprint, memory } = self;
         let mut pass = CpuPass { states, ..CpuPass::default() };
         processor.run_in_pool(|| {

@@ -119,22 +119,29 @@ impl Backend for GpuBackend {
     }
 
     async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
-        self.settle();
-        let bytes = self.target.copied_bytes(self.cached.len())[layer];
-        let words = self.gpu.read_buffer(&self.target.layers()[layer], 0, bytes).await?;
-        Ok(bytemuck::cast_slice(&words).to_vec())
+        self.settle().await?;
+        let mut bytes = Vec::new();
+        for part in &self.target.copied(self.cached.len())[layer] {
+            let words = self.gpu.read_buffer(&self.target.layers()[layer], part.start, part.end - part.start).await?;
+            bytes.extend_from_slice(bytemuck::cast_slice(&words));
+        }
+        Ok(bytes)
     }
 
     fn write_kv(&mut self, layer: usize, len: usize, bytes: &[u8]) -> bool {
-        let fits = bytes.len() as u64 == self.target.copied_bytes(len)[layer];
-        if fits {
-            self.gpu.write_buffer(&self.target.layers()[layer], 0, bytes);
+        let parts = &self.target.copied(len)[layer];
+        let fits = bytes.len() as u64 == parts.iter().map(|part| part.end - part.start).sum::<u64>();
+        let mut from = 0;
+        for part in parts.iter().filter(|_| fits) {
+            let size = (part.end - part.start) as usize;
+            self.gpu.write_buffer(&self.target.layers()[layer], part.start, &bytes[from..][..size]);
+            from += size;
         }
         fits
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
-        self.settle();
+        self.settle().await?;
         let target = self.target.copy_kv(self.cached.len()).await?;
         let draft = match &self.draft {
             Some(draft) if self.drafting.num_read() > 0 => draft.copy_kv(self.drafting.num_read()).await?,
@@ -147,8 +154,8 @@ impl Backend for GpuBackend {
         let Some([target, draft]) = snapshot.kv.downcast_ref::<BufferCopies>() else { return Ok(false) };
         self.make_room(snapshot.tokens.len()).await?;
         self.make_draft_room(snapshot.draft_cached).await?;
-        self.target.restore_kv(target);
-        self.draft.iter().for_each(|model| model.restore_kv(draft));
+        self.target.restore_kv(target, snapshot.tokens.len());
+        self.draft.iter().for_each(|model| model.restore_kv(draft, snapshot.draft_cached));
         Ok(true)
     }
 
@@ -160,15 +167,20 @@ impl Backend for GpuBackend {
 }
 
 impl GpuBackend {
-    /// Saves the recurrent states of the cached text, for a copy.
-    fn settle(&mut self) {
+    /// Saves the recurrent states of the cached text, for a copy. If it was cut where there is a state but none before it, reads it again.
+    async fn settle(&mut self) -> Result<()> {
+        if !self.rollback.can_settle(self.cached.len()) {
+            let text = self.cached.clone();
+            self.truncate(0);
+            self.prefill(&text).await?;
+        }
         if let Some(states) = self.rollback.settle(self.cached.len()) {
             self.target.settle(self.cached.len(), states);
         }
-        let read = self.drafting.num_read();
         if let (Some(draft), Some(states)) = (&self.draft, self.drafting.settle()) {
-            draft.settle(read, states);
+            draft.settle(self.drafting.num_read(), states);
         }
+        Ok(())
     }
 }
 
@@ -178,6 +190,6 @@ fn about(model: &GpuModel, cached: usize) -> LocalModel<'_> {
         spec: model.spec(),
         arithmetic: model.arithmetic(),
         memory: model.memory(),
-        cached_bytes: model.copied_bytes(cached).iter().sum(),
+        cached_bytes: model.copied(cached).iter().flatten().map(|part| part.end - part.start).sum(),
     }
 }

@@ -204,13 +204,14 @@ impl GpuModel {
         Ok(())
     }
 
-    /// Returns the bytes of a copy of each layer's state after `positions`.
-    pub(super) fn copied_bytes(&self, positions: usize) -> Vec<u64> {
-        self.blueprint.copied_bytes(positions, whole_blocks(positions)).collect()
+    /// Returns the bytes of each layer's state, as parts of it, that a copy of `positions` needs.
+    pub(super) fn copied(&self, positions: usize) -> Vec<Vec<Range<u64>>> {
+        self.blueprint.copied(positions, whole_blocks(positions)).collect()
     }
 
-    /// Submits a pass that only saves recurrent states, for a copy.
-    pub(super) fn settle(&self, position: usize, states: StatePass) {
+    /// Submits a pass that only saves recurrent states, for a copy of `positions`.
+    pub(super) fn settle(&self, positions: usize, states: StatePass) {
+        let position = positions - 1;
         self.set_step(Step { position: position as u32, ..Step::zeroed() }.with_states(states));
         let mut recorder = self.gpu.record();
         let pass = self.pass(0, &(0..=0));
@@ -220,17 +221,22 @@ impl GpuModel {
 
     /// Copies what the layers keep of the first `positions`.
     pub(super) async fn copy_kv(&self, positions: usize) -> Result<Vec<Buffer>> {
-        let bytes = self.copied_bytes(positions);
+        let parts = self.copied(positions);
+        let bytes = parts.iter().map(|parts| parts.iter().map(|part| part.end - part.start).sum::<u64>());
         let what = "a snapshot of the KV cache";
-        let buffers = || bytes.iter().map(|&bytes| self.gpu.buffer(what, bytes)).collect::<Result<Vec<_>>>();
-        let copies = self.gpu.allocating(what, bytes.iter().sum(), buffers).await?;
-        self.layers.iter().zip(&copies).for_each(|(layer, copy)| self.gpu.copy(layer, copy));
+        let buffers = || bytes.clone().map(|bytes| self.gpu.buffer(what, bytes)).collect::<Result<Vec<_>>>();
+        let copies = self.gpu.allocating(what, bytes.clone().sum(), buffers).await?;
+        for ((layer, copy), parts) in self.layers.iter().zip(&copies).zip(&parts) {
+            self.gpu.gather(layer, parts, copy);
+        }
         Ok(copies)
     }
 
     /// Restores copies by [`GpuModel::copy_kv`]; there must be room for them.
-    pub(super) fn restore_kv(&self, copies: &[Buffer]) {
-        copies.iter().zip(&self.layers).for_each(|(copy, layer)| self.gpu.copy(copy, layer));
+    pub(super) fn restore_kv(&self, copies: &[Buffer], positions: usize) {
+        for ((copy, layer), parts) in copies.iter().zip(&self.layers).zip(&self.copied(positions)) {
+            self.gpu.scatter(copy, layer, parts);
+        }
     }
 
     /// Returns the model's specification.
