@@ -3,7 +3,7 @@
 use common::attention;
 use common::gguf::{ARRAY, BOOL, F32, File, I32, TEXT, U8, U16, U32, U64, array, text, texts};
 use foretoken::internals::checkpoint::{self, Checkpoint};
-use foretoken::internals::model::{ModelSpec, Residual, RopeScaling};
+use foretoken::internals::model::{DeltaSpec, ModelSpec, Residual, RopeScaling};
 use foretoken::internals::text::Vocabulary;
 use foretoken::internals::weights::{Dtype, InMemory, Metadata, Source, Weights};
 use foretoken::{Error, Result, WeightsRule as Rule};
@@ -451,6 +451,42 @@ fn templates_that_are_no_text_are_refused_by_key() {
         let refused = template(key, U32, &[0; 4]).unwrap_err();
         assert_eq!(refused.to_string(), format!("chat template: {key} in the GGUF file is no text"));
     }
+}
+
+/// Qwen3.5 with two layers that draft, and with or without a flag for each layer.
+#[test]
+fn metadata_say_which_layers_are_delta_nets() {
+    let numbers = [
+        ("embedding_length", 32),
+        ("block_count", 10),
+        ("nextn_predict_layers", 2),
+        ("full_attention_interval", 3),
+        ("ssm.conv_kernel", 4),
+        ("ssm.state_size", 16),
+        ("ssm.group_count", 2),
+        ("ssm.time_step_rank", 6),
+        ("ssm.inner_size", 144),
+    ];
+    let attends =
+        |spec: &ModelSpec| -> Vec<bool> { spec.layers.iter().map(|layer| layer.attention().is_some()).collect() };
+    let by_interval = spec("qwen35", &numbers, &[], |file| file);
+    assert_eq!(attends(&by_interval), [false, false, true, false, false, true, false, false]);
+    let delta = DeltaSpec { key_heads: 2, value_heads: 6, key_dim: 16, value_dim: 24, taps: 4 };
+    assert_eq!(by_interval.layers[0].delta_net(), Some(&delta));
+    let recurs = [1, 0, 0, 1, 1, 1, 1, 1, 0, 0].map(|flag| vec![flag]);
+    let by_flags = spec("qwen35", &numbers, &[], |file| {
+        file.key("qwen35.attention.recurrent_layers", ARRAY, array(BOOL, &recurs))
+    });
+    assert_eq!(attends(&by_flags), [false, true, true, false, false, false, false, false]);
+
+    let mut wrong = numbers;
+    wrong[8].1 = 145;
+    let file =
+        wrong.iter().fold(File::default().key("general.architecture", TEXT, text("qwen35")), |file, (key, value)| {
+            file.key(&format!("qwen35.{key}"), U32, value.to_le_bytes())
+        });
+    let error = block_on(checkpoint::open(memory(&[(FILE, &file.bytes())]), None)).map(drop).unwrap_err();
+    assert!(error.to_string().contains("qwen35.ssm.inner_size"), "{error}");
 }
 
 #[test]

@@ -344,7 +344,7 @@ fn tensors_of_a_model_saved_without_its_head_are_found() {
 
 #[test]
 fn the_text_part_of_a_model_that_sees_is_a_model() {
-    for name in ["gemma3", "gemma4"] {
+    for name in ["gemma3", "gemma4", "qwen3_5"] {
         let folder = path("tests/golden/models").join(name);
         let bytes = std::fs::read(folder.join("config.json")).unwrap();
         let text: Value = serde_json::from_slice(&bytes).unwrap();
