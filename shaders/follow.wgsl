@@ -48,8 +48,10 @@ fn main(@builtin(local_invocation_index) thread: u32) {
     }
     if (thread == 0u) {
         step.position = position + 1u + accepted;
-        step.slot = step.save_slot;
-        step.base = step.save_at;
+        if (step.save_at != UNSAVED) {
+            step.slot = step.save_slot;
+            step.base = step.save_at;
+        }
         step.save_slot = (step.save_slot + 1u) % ROUND_SLOTS;
         step.save_at = step.position;
         draft_step.position = position + accepted;

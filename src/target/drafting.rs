@@ -134,7 +134,7 @@ impl Drafting {
     }
 
     /// Begins a draft of a repeated round, at a position that only the device knows. Returns the slot of its state.
-    pub fn repeat(&mut self) -> usize {
+    pub fn repeat(&mut self) -> Option<usize> {
         self.rollback.repeat()
     }
 
@@ -184,7 +184,7 @@ impl Drafting {
                 break;
             }
         }
-        self.wrote([plan.position, missed, plan.states.save_slot], drafted, room)
+        self.wrote([plan.position, missed], plan.states.saved(), drafted, room)
     }
 
     /// Plans a draft of at most `count` tokens after the pending one, for a target with room for `room` more. `None`: a context is full,
@@ -205,12 +205,13 @@ impl Drafting {
         Ok(Some(DraftPlan { tokens, position, steps, states }))
     }
 
-    /// Records that the draft model wrote `drafted` after the pending token at `position`, having read `missed` tokens before it and saved
-    /// its state before them in a slot. Returns the draft in target tokens. A translation is cut to `room` tokens; otherwise
+    /// Records that the draft model wrote `drafted` after the pending token at `position`, having read `missed` tokens before it and, in a
+    /// slot if one is given, saved its state before them. Returns the draft in target tokens. A translation is cut to `room` tokens; otherwise
     /// [`Drafting::plan`] has already limited the draft.
     pub fn wrote(
         &mut self,
-        [position, missed, save_slot]: [usize; 3],
+        [position, missed]: [usize; 2],
+        saved: Option<usize>,
         drafted: Vec<u32>,
         room: usize,
     ) -> Result<Vec<u32>> {
@@ -219,7 +220,7 @@ impl Drafting {
         }
         // It has read all but the last token that it wrote.
         let read = position + drafted.len();
-        self.rollback.computed(save_slot, position - missed, missed + drafted.len());
+        self.rollback.computed(saved, position - missed, missed + drafted.len());
         let Some(Translation { by, text, read: read_own }) = &mut self.translation else {
             self.read = read;
             return Ok(drafted);

@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+/// Fewest tokens between two states that rounds save. A drafter may write a token per round; the states must then lead back to all of its
+/// draft. Repeating a few rows costs little.
+const APART: usize = 4;
+
 /// The lengths to which a cached text can be cut. Keys and values can be cut anywhere.
 #[derive(Debug, Clone, Default)]
 pub struct Rollback(Kept);
@@ -62,6 +66,11 @@ impl StatePass {
             None => self,
         }
     }
+
+    /// Returns the slot that is written, if there is one.
+    pub fn saved(self) -> Option<usize> {
+        self.save_at.map(|_| self.save_slot)
+    }
 }
 
 impl Rollback {
@@ -110,32 +119,32 @@ impl Rollback {
         }
     }
 
-    /// Begins a round, or a draft, at `position`: saves the state before it. [`Rollback::computed`] must follow.
+    /// Begins a round, or a draft, at `position`: saves the state before it, unless there is a state shortly before.
+    /// [`Rollback::computed`] must follow.
     pub fn round(&mut self, position: usize) -> StatePass {
         let Kept::States(states) = &mut self.0 else { return StatePass::default() };
         let (slot, base) = states.source(position).unwrap_or((states.latest, position));
-        if base == position && base > 0 {
-            // The state is there already. What it led to before is lost.
+        if position - base < APART {
             states.latest = slot;
-        } else if states.next() == slot {
-            // Rows of the round still read the state that it starts from.
-            states.next();
+            return StatePass { slot, base, save_slot: slot, save_at: None };
         }
-        StatePass { slot, base, save_slot: states.latest, save_at: Some(position) }
+        StatePass { slot, base, save_slot: states.next(slot), save_at: Some(position) }
     }
 
-    /// Begins a round whose position only the device knows yet, after another one. Returns the slot that it saves.
-    pub fn repeat(&mut self) -> usize {
+    /// Begins a round whose position only the device knows yet, after another one. Returns the slot that it saves, if there are states.
+    pub fn repeat(&mut self) -> Option<usize> {
         match &mut self.0 {
-            Kept::States(states) => states.next(),
-            _ => 0,
+            Kept::States(states) => Some(states.next(states.latest)),
+            Kept::Anywhere | Kept::Inputs { .. } => None,
         }
     }
 
-    /// Records that a round with `rows` rows, at `position`, has saved its state.
-    pub fn computed(&mut self, save_slot: usize, position: usize, rows: usize) {
+    /// Records that a round with `rows` rows, at `position`, was computed, and saved its state in a slot if one is given.
+    pub fn computed(&mut self, saved: Option<usize>, position: usize, rows: usize) {
         let Kept::States(States { slots, inputs, reach, .. }) = &mut self.0 else { return };
-        slots[save_slot] = Some(position);
+        if let Some(slot) = saved {
+            slots[slot] = Some(position);
+        }
         let end = position + rows;
         let start = if (inputs.start..=inputs.end).contains(&position) { inputs.start } else { position };
         *inputs = start.max(end.saturating_sub(*reach))..end;
@@ -176,7 +185,7 @@ impl Rollback {
     /// Returns a slot for comparisons of kernels, which do not need the text's state, and another one that they may overwrite.
     pub fn spare(&mut self) -> [usize; 2] {
         let Kept::States(states) = &mut self.0 else { return [0; 2] };
-        [states.latest, states.next()]
+        [states.latest, states.next(states.latest)]
     }
 }
 
@@ -196,9 +205,10 @@ impl States {
         self.slots.iter().flatten().copied().filter(|base| *base <= len).max().unwrap_or(0)
     }
 
-    /// Returns the slot that the next round saves. Its state is lost.
-    fn next(&mut self) -> usize {
-        self.latest = (self.latest + 1) % self.rounds;
+    /// Returns the slot that the next round saves: never the one that it starts from, which its rows still read.
+    fn next(&mut self, from: usize) -> usize {
+        let slots = [1, 2].map(|step| (self.latest + step) % self.rounds);
+        self.latest = if slots[0] == from { slots[1] } else { slots[0] };
         self.slots[self.latest] = None;
         self.latest
     }

@@ -419,7 +419,7 @@ mod drafting {
             Some(DraftPlan { tokens, position: 30, steps: 4, states: StatePass::default() })
         );
         // The draft model wrote four tokens and read three of them.
-        assert_eq!(drafting.wrote([30, 15, 0], vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
+        assert_eq!(drafting.wrote([30, 15], None, vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
         assert_eq!(drafting.num_read(), 34);
         // Two tokens were accepted.
         drafting.truncate(33);
@@ -454,7 +454,7 @@ mod drafting {
             DraftPlan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6, states: StatePass::default() }
         );
         // Tokens without room in the target are cut. The draft model has not read its last token.
-        assert_eq!(drafting.wrote([5, 5, 0], vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
+        assert_eq!(drafting.wrote([5, 5], None, vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
         let plan = drafting.plan(&[1, 2, 3, 4, 5], 6, [1, 2]).unwrap().unwrap();
         assert_eq!((plan.tokens, plan.position), (vec![6], 11));
         // Inside a character the draft model writes nothing, and keeps what it has read.
@@ -498,33 +498,53 @@ mod drafting {
         assert_eq!(rollback.chunk(10, 20), states(3, 9, 4, 29));
         assert_eq!(rollback.chunk(30, 20), states(4, 29, 3, 49));
         assert_eq!(rollback.cut(50, 50), 50);
-        // Two rounds of which the device begins the second, at a position that is known later. Then another one.
-        assert_eq!(rollback.round(50), states(3, 49, 1, 50));
-        assert_eq!(rollback.repeat(), 2);
-        rollback.computed(1, 50, 8);
-        assert_eq!(rollback.cut(58, 54), 54);
-        rollback.computed(2, 54, 8);
-        assert_eq!(rollback.cut(62, 57), 57);
-        assert_eq!(rollback.round(57), states(2, 54, 0, 57));
-        rollback.computed(0, 57, 8);
-        // Back into the first round: the state before it is still there.
-        assert_eq!(rollback.cut(65, 52), 52);
-        assert_eq!(rollback.round(52), states(1, 50, 2, 52));
-        rollback.computed(2, 52, 18);
-        // A state that is there is not saved elsewhere.
-        assert_eq!(rollback.cut(70, 52), 52);
-        assert_eq!(rollback.round(52), states(2, 52, 2, 52));
-        rollback.computed(2, 52, 18);
+        // A round near a state saves none; the next one does.
+        assert_eq!(rollback.round(50), StatePass { slot: 3, base: 49, save_slot: 3, save_at: None });
+        rollback.computed(None, 50, 4);
+        assert_eq!(rollback.round(53), states(3, 49, 1, 53));
+        // A round that the device begins, at a position that is known later. Then another one.
+        assert_eq!(rollback.repeat(), Some(2));
+        rollback.computed(Some(1), 53, 8);
+        assert_eq!(rollback.cut(61, 57), 57);
+        rollback.computed(Some(2), 57, 8);
+        assert_eq!(rollback.cut(65, 62), 62);
+        assert_eq!(rollback.round(62), states(2, 57, 0, 62));
+        rollback.computed(Some(0), 62, 8);
+        // Back into the round before the last two: the state before it is still there.
+        assert_eq!(rollback.cut(70, 56), 56);
+        assert_eq!(rollback.round(56), StatePass { slot: 1, base: 53, save_slot: 1, save_at: None });
+        rollback.computed(None, 56, 2);
+        assert_eq!(rollback.round(58), states(1, 53, 2, 58));
+        rollback.computed(Some(2), 58, 2);
         // A round never saves the state that it starts from.
-        assert_eq!(rollback.repeat(), 0);
-        assert_eq!(rollback.repeat(), 1);
-        assert_eq!(rollback.round(70), states(2, 52, 0, 70));
-        rollback.computed(0, 70, 20);
-        // No inputs lead to 58 any more, nor from the state within the prompt.
-        assert_eq!(rollback.cut(90, 58), 49);
+        assert_eq!([rollback.repeat(), rollback.repeat()], [Some(0), Some(1)]);
+        rollback.computed(None, 60, 4);
+        assert_eq!(rollback.round(64), states(2, 58, 0, 64));
+        rollback.computed(Some(0), 64, 20);
+        // No inputs lead to 63 any more, nor from the states of the prompt.
+        assert_eq!(rollback.cut(84, 63), 58);
+        assert_eq!(rollback.cut(58, 57), 49);
         assert_eq!(rollback.cut(49, 40), 29);
         assert_eq!(rollback.cut(29, 28), 0);
         assert_eq!(rollback.round(0).base, 0);
+    }
+
+    /// A drafter on another device writes a token per round, and all but the first may be rejected.
+    #[test]
+    fn states_lead_back_to_the_start_of_a_draft_by_rounds() {
+        let mut rollback = Rollback::of_states(5, 3, 64);
+        rollback.chunk(0, 40);
+        let mut len = 40;
+        for round in 0..20 {
+            for _ in 0..8 {
+                let states = rollback.round(len);
+                rollback.computed(states.saved(), len, 1);
+                len += 1;
+            }
+            let kept = len - 7 + round % 7;
+            assert_eq!(rollback.cut(len, kept), kept, "{round}");
+            len = kept;
+        }
     }
 
     #[test]
@@ -532,15 +552,15 @@ mod drafting {
         let mut rollback = Rollback::of_states(5, 3, 20);
         rollback.chunk(0, 30);
         let round = rollback.round(30);
-        rollback.computed(round.save_slot, 30, 5);
+        rollback.computed(round.saved(), 30, 5);
         assert_eq!(rollback.cut(35, 33), 33);
-        let settled = StatePass { slot: round.save_slot, base: 30, save_slot: 0, save_at: Some(32) };
+        let settled = StatePass { slot: 3, base: 29, save_slot: 0, save_at: Some(32) };
         assert_eq!((rollback.settle(33), rollback.settle(33)), (Some(settled), None));
         rollback.restored(33);
         assert_eq!((rollback.cut(33, 33), rollback.cut(33, 32)), (33, 32));
         // Nothing leads to the state before the last of 32 tokens.
         assert!(!rollback.can_settle(32));
-        assert_eq!(rollback.round(32), StatePass { slot: 0, base: 32, save_slot: 0, save_at: Some(32) });
+        assert_eq!(rollback.round(32), StatePass { slot: 0, base: 32, save_slot: 0, save_at: None });
         assert_eq!(rollback.cut(32, 31), 0);
         // Later passes of a draft save nothing, and start from the state of the first.
         let next = settled.next_of_draft();

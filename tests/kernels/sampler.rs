@@ -541,7 +541,9 @@ fn follow_equals_its_twin() {
         };
         mark(&mut seen, &text);
         let rows = drafted as u32 + 1;
-        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, position as u32]);
+        let saves = case % 3 > 0;
+        let save_at = if saves { position as u32 } else { u32::MAX };
+        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, save_at]);
         let draft_step = lab.output(&if has_draft_step { [9, 0, 20, 3, 21, 5, 1, 7, 1, u32::MAX] } else { [0; 10] });
         // Counts of the generated tokens, which are the last half.
         let mut counts = vec![0u32; vocab];
@@ -570,8 +572,8 @@ fn follow_equals_its_twin() {
         all[known.len()..][..fresh.len()].copy_from_slice(fresh);
         assert_eq!(lab.read(&whole), all, "case {case}");
         let at = (position + accepted + 1) as u32;
-        // Rounds save states in slots 0 to 2 in turn.
-        let states = [2, position as u32, 0, at];
+        // Rounds save states in slots 0 to 2 in turn. A round that saved none is continued from the state that it started from.
+        let states = if saves { [2, position as u32, 0, at] } else { [3, 2, 0, at] };
         let next = [at, rows, PENDING as u32, 0, IDS as u32, 0].into_iter().chain(states).collect::<Vec<_>>();
         assert_eq!(lab.read(&step), next, "case {case}");
         let states = if has_draft_step { [1, 7, 2, at - 1] } else { [0, 0, 1, at - 1] };

@@ -187,7 +187,7 @@ impl Target for CpuBackend {
         let rows = [&[pending], &tokens[..]].concat();
         let states = self.rollback.round(position);
         let logits = self.target.forward(&rows, position, states, 0..rows.len())?;
-        self.rollback.computed(states.save_slot, position, rows.len());
+        self.rollback.computed(states.saved(), position, rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         let logprobs = self.logprobs(&logits, &ids, &tokens);
         self.cached.extend(rows);

@@ -201,7 +201,7 @@ impl GpuBackend {
         let submitted = self.gpu.submit_ahead(commands);
         let bytes = self.bytes_read(flight.shape);
         self.readbacks[flight.readback].expect(bytes, submitted);
-        let draft_slot = if flight.shape.steps > 0 { self.drafting.repeat() } else { 0 };
-        self.flights.push_back(Flight { slots: [self.rollback.repeat(), draft_slot], ..flight });
+        let of_draft = if flight.shape.steps > 0 { self.drafting.repeat() } else { None };
+        self.flights.push_back(Flight { saved: [self.rollback.repeat(), of_draft], ..flight });
     }
 }

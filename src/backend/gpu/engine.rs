@@ -258,19 +258,19 @@ impl Target for GpuBackend {
         let (rows, token, out) = (shape.rows() as u32, PENDING as u32, IDS as u32);
         let step = Step { position: position as u32, rows, token, out, ..Step::zeroed() };
         self.target.set_step(step.with_states(states));
-        let slots = [states.save_slot, plan.map_or(0, |plan| plan.states.save_slot)];
+        let saved = [states.saved(), plan.and_then(|plan| plan.states.saved())];
 
         waited += self.submit_round(shape, pending, &known).await?;
         // A translation may have been empty this time.
         let repeats = known.is_empty() && (draft.is_empty() || !self.drafting.is_translated());
         let readback = DIRECT;
-        self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback, slots });
+        self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback, saved });
         Ok(())
     }
 
     async fn finish(&mut self) -> Result<Verified> {
         let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
-        let Flight { shape, position, pending, known, waited, readback, slots: [slot, draft_slot], .. } = flight;
+        let Flight { shape, position, pending, known, waited, readback, saved: [saved, of_draft], .. } = flight;
         // After an error no later round can continue.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
@@ -289,9 +289,9 @@ impl Target for GpuBackend {
         check_finite("target", &ids, position)?;
         self.cached.push(pending);
         self.cached.extend_from_slice(&draft);
-        self.rollback.computed(slot, position, 1 + draft.len());
+        self.rollback.computed(saved, position, 1 + draft.len());
         if shape.steps > 0 {
-            draft = self.drafting.wrote([position, shape.missed, draft_slot], draft, shape.steps)?;
+            draft = self.drafting.wrote([position, shape.missed], of_draft, draft, shape.steps)?;
         }
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };

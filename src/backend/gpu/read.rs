@@ -73,7 +73,7 @@ impl GpuBackend {
         let waited = began.elapsed().as_secs_f64();
         drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(*steps));
         check_finite(DRAFT_MODEL, &drafted, *position)?;
-        let draft = self.drafting.wrote([*position, plan.missed(), states.save_slot], drafted, room)?;
+        let draft = self.drafting.wrote([*position, plan.missed()], states.saved(), drafted, room)?;
         Ok((draft, waited))
     }
 

@@ -51,8 +51,8 @@ pub(super) struct Flight {
     /// True if a round of equal shape may be submitted after this one.
     pub repeats: bool,
     pub readback: usize,
-    /// Slots in which target and draft model save the recurrent state before the round.
-    pub slots: [usize; 2],
+    /// Slots in which target and draft model save the recurrent state before the round, if they do.
+    pub saved: [Option<usize>; 2],
 }
 
 /// Everything that determines the commands of a round.
