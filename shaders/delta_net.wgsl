@@ -1,29 +1,10 @@
 // Gated delta net: one step of the recurrence per position, for 64 columns of a head's state. One thread per column.
 // q, k and v first pass a convolution over positions and SiLU. Positions from step.base to the first row are repeated from inputs of
-// earlier passes; their results are not needed. KEY_DIM: elements per head of q and k.
-const COLUMNS = 64u;
-const CHANNELS = 2u * KEY_DIM + COLUMNS;
+// earlier passes; their results are not needed.
 const KEYS = KEY_DIM / 4u;
 
-struct DeltaDims {
-    key_heads: u32,
-    value_heads: u32,
-    value_dim: u32,
-    taps: u32,
-    ring: u32,         // positions whose inputs are kept
-    first_input: u32,  // first float of these inputs in `states`
-    width: u32,        // floats per row of projected
-    stride: u32,       // floats per row of y
-    tiled: u32,        // 1: heads of v that share a head of k are key_heads apart; 0: they are adjacent
-}
-
-@group(0) @binding(0) var<uniform> step: Step;
-@group(0) @binding(1) var<uniform> dims: DeltaDims;
-@group(0) @binding(2) var<storage, read> projected: array<f32>;  // (rows, width): q, k, v, write strengths, decays, gates
-@group(0) @binding(3) var<storage, read> weights: array<f32>;    // (q k v, taps), the row's own position last
 @group(0) @binding(4) var<storage, read> rates: array<f32>;      // (value_heads)
 @group(0) @binding(5) var<storage, read> bias: array<f32>;       // (value_heads)
-@group(0) @binding(6) var<storage, read_write> states: array<f32>;  // slots and inputs, as in src/model/history.rs
 @group(0) @binding(7) var<storage, read_write> y: array<f32>;    // (rows, value_heads, value_dim)
 
 // q and k of a position, unnormalised: one copy for even positions, one for odd ones.
@@ -36,29 +17,6 @@ fn query4(first: u32) -> vec4f {
 
 fn key4(first: u32) -> vec4f {
     return vec4f(keys[first], keys[first + 1u], keys[first + 2u], keys[first + 3u]);
-}
-
-fn input_width() -> u32 {
-    return 2u * dims.key_heads * KEY_DIM + dims.value_heads * (dims.value_dim + 2u);
-}
-
-// Input of a position from step.base on.
-fn input(position: u32, i: u32) -> f32 {
-    if (position >= step.position) {
-        return projected[(position - step.position) * dims.width + i];
-    }
-    return states[dims.first_input + position % dims.ring * input_width() + i];
-}
-
-// Input of the convolution at a position that may be before step.base, where the saved state has it. `channel`: its number there.
-fn conv_input(position: i32, i: u32, channel: u32, saved: u32) -> f32 {
-    if (position < 0) {
-        return 0.0;
-    }
-    if (u32(position) >= step.base) {
-        return input(u32(position), i);
-    }
-    return states[saved + (u32(position) + dims.taps - 1u - step.base) * CHANNELS + channel];
 }
 
 @compute @workgroup_size(COLUMNS)
@@ -75,16 +33,15 @@ fn main(
     let column = id.x % blocks * COLUMNS + thread;
     let has_column = column < dims.value_dim;
     let key_head = select(head / (dims.value_heads / dims.key_heads), head % dims.key_heads, dims.tiled == 1u);
-    let all_keys = dims.key_heads * KEY_DIM;
-    let first_v = 2u * all_keys;
-    let conv_width = first_v + dims.value_heads * dims.value_dim;
+    let value = head * dims.value_dim + column;
+    let conv_width = 2u * dims.key_heads * KEY_DIM + dims.value_heads * dims.value_dim;
     let tail = (dims.taps - 1u) * CHANNELS;
     let part = tail + KEY_DIM * COLUMNS;
     let slot = (dims.value_heads * blocks) * part;
     let saved = step.slot * slot + id.x * part;
     let save = step.save_slot * slot + id.x * part;
 
-    var state: array<vec4f, KEYS>;
+    var state = array<vec4f, KEYS>();
     for (var i = 0u; i < KEYS; i += 1u) {
         let at = saved + tail + i * 4u * COLUMNS + thread;
         let old = vec4f(states[at], states[at + COLUMNS], states[at + 2u * COLUMNS], states[at + 3u * COLUMNS]);
@@ -96,12 +53,10 @@ fn main(
             // Ascending, because the slot may be the one that is read.
             for (var back = dims.taps - 1u; back > 0u; back -= 1u) {
                 for (var channel = thread; channel < CHANNELS; channel += COLUMNS) {
-                    let of_key = channel < 2u * KEY_DIM;
-                    let key = channel / KEY_DIM * all_keys + key_head * KEY_DIM + channel % KEY_DIM;
-                    let i = select(first_v + head * dims.value_dim + column, key, of_key);
-                    if (of_key || has_column) {
-                        let value = conv_input(i32(position) - i32(back), i, channel, saved);
-                        states[save + (dims.taps - 1u - back) * CHANNELS + channel] = value;
+                    if (channel < 2u * KEY_DIM || has_column) {
+                        let i = input_of(channel, key_head, value);
+                        let before = conv_input(i32(position) - i32(back), i, channel, saved);
+                        states[save + (dims.taps - 1u - back) * CHANNELS + channel] = before;
                     }
                 }
             }
@@ -119,23 +74,16 @@ fn main(
         let copy = position % 2u * KEY_DIM;
         var v = 0.0;
         for (var channel = thread; channel < CHANNELS; channel += COLUMNS) {
-            let of_key = channel < 2u * KEY_DIM;
-            let key = channel / KEY_DIM * all_keys + key_head * KEY_DIM + channel % KEY_DIM;
-            let i = select(first_v + head * dims.value_dim + column, key, of_key);
-            var sum = 0.0;
-            if (of_key || has_column) {
-                for (var tap = 0u; tap < dims.taps; tap += 1u) {
-                    let at = i32(position + tap + 1u) - i32(dims.taps);
-                    sum = fma(conv_input(at, i, channel, saved), weights[i * dims.taps + tap], sum);
-                }
+            var result = 0.0;
+            if (channel < 2u * KEY_DIM || has_column) {
+                result = convolved(position, input_of(channel, key_head, value), channel, saved);
             }
-            let value = sum / (1.0 + exp(-sum));
             if (channel < KEY_DIM) {
-                queries[copy + channel] = value;
-            } else if (of_key) {
-                keys[copy + channel - KEY_DIM] = value;
+                queries[copy + channel] = result;
+            } else if (channel < 2u * KEY_DIM) {
+                keys[copy + channel - KEY_DIM] = result;
             } else {
-                v = value;
+                v = result;
             }
         }
         let strength = 1.0 / (1.0 + exp(-input(position, conv_width + head)));

@@ -256,7 +256,7 @@ impl Kernel {
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::ShortConv => vec![step, shader!("short_conv.wgsl")],
-            Self::DeltaNet(_) => vec![step, shader!("delta_net.wgsl")],
+            Self::DeltaNet(_) => vec![step, shader!("lib/delta_inputs.wgsl"), shader!("delta_net.wgsl")],
             Self::GateHeads => vec![step, sum, shader!("gate_heads.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],

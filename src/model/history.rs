@@ -65,7 +65,7 @@ pub struct DeltaHistory {
 }
 
 impl DeltaHistory {
-    /// Columns of a state that are computed together; as in `shaders/delta_net.wgsl`.
+    /// Columns of a state that are computed together; as in `shaders/lib/delta_inputs.wgsl`.
     pub const COLUMNS: usize = 64;
     /// Number of states that rounds save in turn: two rounds are in the queue while the tokens of a third are passed to the caller.
     pub const ROUND_SLOTS: usize = 3;

@@ -42,16 +42,14 @@ impl Lab {
     }
 
     pub fn step(&self, position: usize, rows: usize) -> Slice {
-        self.step_with(position, rows, StatePass::default())
+        self.step_of([position, rows, 0, 0], StatePass::default())
     }
 
     /// Returns a step that reads and writes recurrent states.
-    pub fn step_with(&self, position: usize, rows: usize, states: StatePass) -> Slice {
+    pub fn step_of(&self, [position, rows, token, logit_row]: [usize; 4], states: StatePass) -> Slice {
         let StatePass { slot, base, save_slot, save_at } = states;
-        let states = [slot, base, save_slot, save_at.unwrap_or(u32::MAX as usize)];
-        self.uniform(
-            &[&[position, rows, 0, 0, 0, 0], &states[..]].concat().iter().map(|word| *word as u32).collect::<Vec<_>>(),
-        )
+        let save_at = save_at.unwrap_or(u32::MAX as usize);
+        self.uniform(&[position, rows, token, logit_row, 0, 0, slot, base, save_slot, save_at].map(|word| word as u32))
     }
 
     pub fn input(&self, bytes: &[u8]) -> Slice {

@@ -125,7 +125,7 @@ fn embed_copies_rows_exactly() {
             let ids: Vec<_> = (0..rows).map(|_| lab.random.below(vocab) as u32).collect();
             let want = reference::embed(&table.values, width, &ids, scale);
             let x = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
-            let step = lab.uniform(&[9, rows as u32, token as u32, 0, 0, 0]);
+            let step = lab.step_of([9, rows, token, 0], StatePass::default());
             let round = lab.input(cast_slice(&[&vec![u32::MAX; token], &ids[..]].concat()));
             // The table in two pieces, as if a binding were too small for it.
             let cut = vocab / 2;
@@ -223,7 +223,7 @@ impl Norm<'_> {
         let head = u32::from(self.first > 0);
         let vector = |values: &[f32]| lab.input(cast_slice(&padded(values, width, stride)));
         let mut bindings = vec![
-            (0, lab.uniform(&[5, rows as u32, 0, self.first as u32, 0, 0])),
+            (0, lab.step_of([5, rows, 0, self.first], StatePass::default())),
             (1, lab.uniform(&[width as u32, stride as u32 / 4, head, self.eps.to_bits(), 1f32.to_bits()])),
             (2, vector(self.x)),
             (3, vector(self.gain)),
@@ -518,7 +518,7 @@ impl Quantised {
         let x_stride = cols / 4 + behind;
         let dims = [blocks, behind, x_stride, stride / 4, usize::from(first > 0)].map(|size| size as u32);
         let bindings = [
-            (0, lab.uniform(&[0, rows as u32, 0, first as u32, 0, 0])),
+            (0, lab.step_of([0, rows, 0, first], StatePass::default())),
             (1, lab.uniform(&dims)),
             (2, lab.input(cast_slice(x))),
             (3, y.slice()),
@@ -664,7 +664,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let sizes = [end - first, first, stride(cols) / 4, outs, 1, 0, 0, 0, 0, 0].map(|size| size as u32);
             let bindings = [
                 // The head's rows: from row 2 on, of 5.
-                (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
+                (0, lab.step_of([0, 5, 0, 2], StatePass::default())),
                 (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits), &[0, 0]].concat())),
                 (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
@@ -1243,7 +1243,7 @@ fn delta_net_equals_its_twin_in_any_passes() {
             let y = lab.output(&vec![UNTOUCHED; rows.max(1) * stride(wide)]);
             let rows_of_text = &projected[position * width..][..rows.max(1) * width];
             let bindings = [
-                (0, lab.step_with(position, rows, states)),
+                (0, lab.step_of([position, rows, 0, 0], states)),
                 (1, dims.clone()),
                 (2, lab.input(cast_slice(rows_of_text))),
                 (3, taps_in.clone()),

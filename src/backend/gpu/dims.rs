@@ -112,7 +112,7 @@ pub(super) struct ConvDims {
     pub stride: u32,
 }
 
-/// `DeltaDims` in `shaders/delta_net.wgsl`.
+/// `DeltaDims` in `shaders/lib/delta_inputs.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct DeltaDims {
