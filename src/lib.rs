@@ -257,7 +257,8 @@ pub mod simulate;
 mod speculate;
 mod target;
 mod text;
-#[cfg(target_arch = "wasm32")]
+// The exports for JavaScript are in the repository alone.
+#[cfg(all(target_arch = "wasm32", any(feature = "wasm-engine", feature = "wasm-grammar", feature = "wasm-simulator")))]
 mod wasm;
 mod weights;
 

@@ -2,11 +2,11 @@
 //! are sparse: their sizes are real, the weights are zero.
 
 use common::gguf::{File, TEXT, U32, text};
+use common::peak_alloc::PeakAlloc;
 use common::{blueprint_as, engine_of, gpu, path, run};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, run_round};
 use foretoken::{KvDtype, WeightDtype};
-use peak_alloc::PeakAlloc;
 use serde_json::{Map, Value, json};
 use std::fs::{self, create_dir_all, write};
 use std::io::Write;

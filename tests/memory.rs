@@ -1,6 +1,6 @@
 //! When memory runs out, the CPU device reports the allocation that failed; the program continues.
 
-use cap::Cap;
+use common::cap::Cap;
 use common::{blueprint_as, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu::{CpuBackend, CpuModel, Processor};

@@ -2,22 +2,22 @@
 
 #![allow(unsafe_code, reason = "Vulkan is a C interface")]
 
-use ash::ext::robustness2;
-use ash::khr::pipeline_executable_properties as executables;
-use ash::vk::{self, PipelineExecutableStatisticFormatKHR as Kind};
-use naga::back::spv;
-use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
-use naga::valid::{Capabilities, ValidationFlags, Validator};
-use naga::{AddressSpace, Module};
+use common::ash::ext::robustness2;
+use common::ash::khr::pipeline_executable_properties as executables;
+use common::ash::vk::{self, PipelineExecutableStatisticFormatKHR as Kind};
+use common::naga::back::spv;
+use common::naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use common::naga::valid::{Capabilities, ValidationFlags, Validator};
+use common::naga::{AddressSpace, Module};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
 
 /// A device that compiles and cannot run. The environment of the process selects the GPU that it imitates.
 pub struct Compiler {
-    device: ash::Device,
+    device: common::ash::Device,
     executables: executables::Device,
-    _instance: ash::Instance,
-    _entry: ash::Entry,
+    _instance: common::ash::Instance,
+    _entry: common::ash::Entry,
 }
 
 /// The driver's report on a compiled kernel.
@@ -32,7 +32,7 @@ impl Compiler {
     pub fn new() -> Result<Self, vk::Result> {
         // SAFETY: every handle is used with the instance and the device that made it, which live as long as the compiler.
         unsafe {
-            let entry = ash::Entry::load().map_err(|_| vk::Result::ERROR_INITIALIZATION_FAILED)?;
+            let entry = common::ash::Entry::load().map_err(|_| vk::Result::ERROR_INITIALIZATION_FAILED)?;
             let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
             let instance =
                 entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&application), None)?;
@@ -137,7 +137,7 @@ fn text(name: &[c_char]) -> String {
 
 /// Returns a kernel as wgpu passes it to a Vulkan driver that checks the bounds of buffers itself.
 fn spirv(source: &str) -> (Module, Vec<u32>) {
-    let module = naga::front::wgsl::parse_str(source).unwrap();
+    let module = common::naga::front::wgsl::parse_str(source).unwrap();
     let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     let info = Validator::new(ValidationFlags::all(), capabilities).validate(&module).unwrap();
     let options = spv::Options {
@@ -153,7 +153,7 @@ fn spirv(source: &str) -> (Module, Vec<u32>) {
         force_loop_bounding: true,
         ..spv::Options::default()
     };
-    let entry = spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: "main".into() };
+    let entry = spv::PipelineOptions { shader_stage: common::naga::ShaderStage::Compute, entry_point: "main".into() };
     let words = spv::write_vec(&module, &info, &options, Some(&entry)).unwrap();
     (module, words)
 }

@@ -13,6 +13,10 @@ pub mod served;
 pub mod small;
 pub mod tokenizers;
 
+#[cfg(target_os = "linux")]
+pub use ash;
+pub use {cap, fancy_regex, jsonschema, naga, peak_alloc, safetensors};
+
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};

@@ -1,9 +1,9 @@
 //! Every composed kernel is valid, fits WebGPU's default limits, and agrees with its Rust side. Every WGSL file is used and has a
 //! description.
 
+use common::naga::valid::{Capabilities, ValidationFlags, Validator};
+use common::naga::{AddressSpace, Module, ScalarKind, TypeInner};
 use foretoken::internals::gpu::{Kernel, Subnormals};
-use naga::valid::{Capabilities, ValidationFlags, Validator};
-use naga::{AddressSpace, Module, ScalarKind, TypeInner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn sources() -> impl Iterator<Item = (Kernel, String)> {
 
 fn modules() -> impl Iterator<Item = (Kernel, Module)> {
     sources().map(|(kernel, source)| {
-        let module = naga::front::wgsl::parse_str(&source)
+        let module = common::naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
         (kernel, module)
     })
@@ -109,7 +109,7 @@ fn rust_structs(source: &str) -> BTreeMap<String, Members> {
 
 fn wgsl_members(module: &Module, inner: &TypeInner) -> Option<Members> {
     let TypeInner::Struct { members, .. } = inner else { return None };
-    let kind = |member: &naga::StructMember| match module.types[member.ty].inner {
+    let kind = |member: &common::naga::StructMember| match module.types[member.ty].inner {
         TypeInner::Scalar(scalar) if scalar.width == 4 && scalar.kind == ScalarKind::Uint => "u32",
         TypeInner::Scalar(scalar) if scalar.width == 4 && scalar.kind == ScalarKind::Float => "f32",
         ref other => panic!("{:?} is a {other:?}", member.name),

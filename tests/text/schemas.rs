@@ -424,7 +424,7 @@ fn every_text_that_ends_parses_and_validates() {
         }
         let text = tokenizer.decode(&ids, true).unwrap();
         let value = parse(&text).unwrap_or_else(|error| panic!("{schema}: {text}: {error}"));
-        let options = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+        let options = common::jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
         assert!(options.is_valid(&value), "{schema}: {text}");
         ended += 1;
     }

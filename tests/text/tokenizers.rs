@@ -82,7 +82,7 @@ fn tokenizers_of_published_models_are_those_of_python() {
 fn patterns_of_published_tokenizers_find_what_they_find_in_python() {
     let golden = golden();
     let phrases = phrases(&golden);
-    let compiled = |pattern: &Value| fancy_regex::Regex::new(pattern.as_str().unwrap()).unwrap();
+    let compiled = |pattern: &Value| common::fancy_regex::Regex::new(pattern.as_str().unwrap()).unwrap();
     for (name, expected) in golden["patterns"].as_object().unwrap() {
         let regex = compiled(&expected[0]);
         let mut random = Random(20);
