@@ -418,7 +418,7 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
 /** Returns the grammar of a call in XML. Texts are written as they are, other values as JSON. @param rules of the grammar, to which more are added */
 function xmlCall(name: string, { properties = {}, required = [], $defs, definitions }: any, rules: string[]): string {
   const fields = Object.entries<any>(properties).map(([key, schema]) => {
-    const isText = schema.type === "string" || "const" in schema || schema.enum;
+    const isText = schema?.type === "string" || schema?.const !== undefined || schema?.enum;
     const value = isText ? gemmaValue(schema, "", rules) : json({ ...schema, $defs, definitions });
     const rule = `field_${rules.length}`;
     rules.push(`${rule}: ${JSON.stringify(`<parameter=${key}>\n`)} ${value} ${JSON.stringify("\n</parameter>\n")}`);
@@ -437,6 +437,7 @@ const COVERED: Record<string, string[]> = { string: ["minLength", "maxLength"], 
  * @param rules of the grammar, to which more are added
  */
 function gemmaValue(schema: any, mark: string, rules: string[]): string {
+  if (typeof schema !== "object" || schema === null) throw badOption("tools", schema, "schemas that are objects");
   const either = (parts: string[]) => `(${parts.join(" | ")})`;
   const text = (value: any) => (typeof value === "string" ? `${mark} ${JSON.stringify(value)} ${mark}` : JSON.stringify(JSON.stringify(value)));
   if ("const" in schema) return text(schema.const);

@@ -7,7 +7,6 @@ use bytemuck::Pod;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
-use wgpu::CommandEncoder;
 
 /// A GPU buffer. Clones share it; dropping the last one frees it.
 #[derive(Clone)]
@@ -123,26 +122,11 @@ impl Gpu {
         self.queue.submit([encoder.finish()]);
     }
 
-    /// Copies parts of a buffer to another one, where they are adjacent.
-    pub fn gather(&self, from: &Buffer, parts: &[Range<u64>], to: &Buffer) {
-        self.copy_parts(parts, |encoder, part, at| {
-            encoder.copy_buffer_to_buffer(from.raw(), part.start, to.raw(), at, part.end - part.start);
-        });
-    }
-
-    /// Copies adjacent bytes of a buffer to parts of another one.
-    pub fn scatter(&self, from: &Buffer, to: &Buffer, parts: &[Range<u64>]) {
-        self.copy_parts(parts, |encoder, part, at| {
-            encoder.copy_buffer_to_buffer(from.raw(), at, to.raw(), part.start, part.end - part.start);
-        });
-    }
-
-    fn copy_parts(&self, parts: &[Range<u64>], copy: impl Fn(&mut CommandEncoder, &Range<u64>, u64)) {
+    /// Copies parts of a buffer to parts of another one.
+    pub fn copy_parts(&self, from: &Buffer, to: &Buffer, parts: impl Iterator<Item = (Range<u64>, Range<u64>)>) {
         let mut encoder = self.device.create_command_encoder(&Default::default());
-        let mut at = 0;
-        for part in parts {
-            copy(&mut encoder, part, at);
-            at += part.end - part.start;
+        for (part, place) in parts {
+            encoder.copy_buffer_to_buffer(from.raw(), part.start, to.raw(), place.start, part.end - part.start);
         }
         self.queue.submit([encoder.finish()]);
     }

@@ -90,6 +90,17 @@ impl Blueprint {
     }
 }
 
+/// Returns the places of parts if they are put one after another.
+pub fn adjacent(parts: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut end = 0;
+    let place = |part: &Range<u64>| {
+        let start = end;
+        end += part.end - part.start;
+        start..end
+    };
+    parts.iter().map(place).collect()
+}
+
 /// Capacity of a model's cache and prefill chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capacity {

@@ -18,7 +18,7 @@ mod stored;
 mod table;
 
 pub use architecture::{Architecture, NormKind, Residual};
-pub use blueprint::{Blueprint, Capacity, Memory, Section};
+pub use blueprint::{Blueprint, Capacity, Memory, Section, adjacent};
 pub use config::{parse_config, parse_tokens, spec_of_gguf};
 pub use config_rope::yarn_growth;
 pub use elements::Elements;

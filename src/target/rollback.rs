@@ -123,7 +123,7 @@ impl Rollback {
     /// [`Rollback::computed`] must follow.
     pub fn round(&mut self, position: usize) -> StatePass {
         let Kept::States(states) = &mut self.0 else { return StatePass::default() };
-        let (slot, base) = states.source(position).unwrap_or((states.latest, position));
+        let (slot, base) = states.begin(position);
         if position - base < APART {
             states.latest = slot;
             return StatePass { slot, base, save_slot: slot, save_at: None };
@@ -154,7 +154,7 @@ impl Rollback {
     /// earlier state.
     pub fn chunk(&mut self, position: usize, rows: usize) -> StatePass {
         let Kept::States(states) = &mut self.0 else { return StatePass::default() };
-        let (slot, base) = states.source(position).unwrap_or((states.latest, position));
+        let (slot, base) = states.begin(position);
         let end = position + rows;
         let others = (states.rounds..states.slots.len()).filter(|other| *other != slot);
         let save_slot = others.min_by_key(|other| states.slots[*other]).unwrap_or(states.rounds);
@@ -198,6 +198,13 @@ impl States {
         };
         // Before any token the state is zero.
         [(self.latest, 0)].into_iter().chain(saved).filter(reaches).max_by_key(|(_, base)| *base)
+    }
+
+    /// Returns the state from which a pass at `position` starts. [`Rollback::cut`] has left a length that a state leads to.
+    fn begin(&self, position: usize) -> (usize, usize) {
+        let source = self.source(position);
+        debug_assert!(source.is_some(), "no state leads to position {position}");
+        source.unwrap_or((self.latest, position))
     }
 
     /// Returns the number of tokens before the latest state that `len` tokens contain.

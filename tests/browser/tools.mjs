@@ -324,6 +324,7 @@ export const tests = {
       [{ type: "array", minItems: 1 }, "minItems"],
       [{ $ref: "#/$defs/A" }, "$ref"],
       [{}, "type"],
+      [true, "objects"],
     ]) {
       try {
         calling({ tools: odd(schema), tool_choice: "required" }, "gemma");

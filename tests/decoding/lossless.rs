@@ -188,7 +188,7 @@ fn adversarial(engine: &mut GpuBackend, folder: &std::path::Path) {
         ids[..end.min(most)].to_vec()
     };
     for most in [1, 2, 23] {
-        // No token ends the text, because drafts may go on behind one.
+        // No token ends the text, because a draft may continue after it.
         let itself = Scenario::new(prompt).most(most).draft_model(Schedule::Constant, 5).run(engine);
         let stats = itself.expect_ids(&expected[..most], format!("{what}: itself")).stats;
         assert_eq!(stats.num_accepted_draft_tokens, stats.num_draft_tokens, "{what}: itself");

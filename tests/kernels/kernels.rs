@@ -1193,12 +1193,12 @@ fn gate_heads_equals_its_twin() {
             let y = lab.output(&bits(&padded(&x, width, stride(width))));
             // Gates are the last numbers of longer rows.
             let (first, eps) = (3, 1e-6_f32);
-            let behind: Vec<f32> = gates.chunks_exact(count).flat_map(|row| [&[f32::NAN; 3], row].concat()).collect();
+            let longer: Vec<f32> = gates.chunks_exact(count).flat_map(|row| [&[f32::NAN; 3], row].concat()).collect();
             let [each_word, normed_word] = [each, normed].map(u32::from);
             let sizes = [head_dim, stride(width), first + count, first].map(|size| size as u32);
             let rest = [each_word, normed_word, eps.to_bits(), 1.0_f32.to_bits()];
             let dims = lab.uniform(&[&sizes[..], &rest].concat());
-            let (gates_in, gain_in) = (lab.input(cast_slice(&behind)), lab.input(cast_slice(&gain)));
+            let (gates_in, gain_in) = (lab.input(cast_slice(&longer)), lab.input(cast_slice(&gain)));
             let bindings = [(0, lab.step(5, rows)), (1, dims), (2, gates_in), (3, gain_in), (4, y.slice())];
             lab.run(Kernel::GateHeads, [heads as u32, rows as u32, 1], &bindings);
             let got = lab.rows(&y, stride(width), stride(width));

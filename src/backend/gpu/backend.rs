@@ -2,12 +2,13 @@
 
 use super::engine::GpuBackend;
 use super::forward::GpuModel;
-use super::memory::stride;
+use super::memory::{stride, whole_blocks};
 use super::shape::DIRECT;
 use crate::backend::{Backend, LocalModel, Snapshot};
 use crate::constraint::Shared;
 use crate::error::Result;
 use crate::gpu::{Buffer, DeviceInfo};
+use crate::model::adjacent;
 use crate::target::{Drafting, Target, Translate};
 use async_trait::async_trait;
 use std::any::Any;
@@ -130,12 +131,11 @@ impl Backend for GpuBackend {
 
     fn write_kv(&mut self, layer: usize, len: usize, bytes: &[u8]) -> bool {
         let parts = &self.target.copied(len)[layer];
-        let fits = bytes.len() as u64 == parts.iter().map(|part| part.end - part.start).sum::<u64>();
-        let mut from = 0;
-        for part in parts.iter().filter(|_| fits) {
-            let size = (part.end - part.start) as usize;
-            self.gpu.write_buffer(&self.target.layers()[layer], part.start, &bytes[from..][..size]);
-            from += size;
+        let places = adjacent(parts);
+        let fits = places.last().is_some_and(|place| place.end == bytes.len() as u64);
+        for (part, place) in parts.iter().zip(places).filter(|_| fits) {
+            let bytes = &bytes[place.start as usize..place.end as usize];
+            self.gpu.write_buffer(&self.target.layers()[layer], part.start, bytes);
         }
         fits
     }
@@ -190,6 +190,6 @@ fn about(model: &GpuModel, cached: usize) -> LocalModel<'_> {
         spec: model.spec(),
         arithmetic: model.arithmetic(),
         memory: model.memory(),
-        cached_bytes: model.copied(cached).iter().flatten().map(|part| part.end - part.start).sum(),
+        cached_bytes: model.blueprint().copied_bytes(cached, whole_blocks(cached)),
     }
 }

@@ -9,7 +9,7 @@ use super::upload::{Backlog, GpuMatrix, allocate_vectors, load_vectors};
 use super::variants::{TILE, Variants};
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
-use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, rotary_table};
+use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, adjacent, rotary_table};
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
 use bytemuck::Zeroable;
@@ -222,20 +222,21 @@ impl GpuModel {
     /// Copies what the layers keep of the first `positions`.
     pub(super) async fn copy_kv(&self, positions: usize) -> Result<Vec<Buffer>> {
         let parts = self.copied(positions);
-        let bytes = parts.iter().map(|parts| parts.iter().map(|part| part.end - part.start).sum::<u64>());
+        let bytes: Vec<u64> = parts.iter().map(|parts| adjacent(parts).last().map_or(0, |place| place.end)).collect();
         let what = "a snapshot of the KV cache";
-        let buffers = || bytes.clone().map(|bytes| self.gpu.buffer(what, bytes)).collect::<Result<Vec<_>>>();
-        let copies = self.gpu.allocating(what, bytes.clone().sum(), buffers).await?;
-        for ((layer, copy), parts) in self.layers.iter().zip(&copies).zip(&parts) {
-            self.gpu.gather(layer, parts, copy);
+        let buffers = || bytes.iter().map(|&bytes| self.gpu.buffer(what, bytes)).collect::<Result<Vec<_>>>();
+        let copies = self.gpu.allocating(what, bytes.iter().sum(), buffers).await?;
+        for ((layer, copy), parts) in self.layers.iter().zip(&copies).zip(parts) {
+            let places = adjacent(&parts);
+            self.gpu.copy_parts(layer, copy, parts.into_iter().zip(places));
         }
         Ok(copies)
     }
 
     /// Restores copies by [`GpuModel::copy_kv`]; there must be room for them.
     pub(super) fn restore_kv(&self, copies: &[Buffer], positions: usize) {
-        for ((copy, layer), parts) in copies.iter().zip(&self.layers).zip(&self.copied(positions)) {
-            self.gpu.scatter(copy, layer, parts);
+        for ((copy, layer), parts) in copies.iter().zip(&self.layers).zip(self.copied(positions)) {
+            self.gpu.copy_parts(copy, layer, adjacent(&parts).into_iter().zip(parts));
         }
     }
 
