@@ -1,5 +1,3 @@
-// Changes single logits in place: biases of tokens and sequences, penalties, and bans of repeated n-grams.
-// Row r follows the pending token and draft tokens 0 to r - 1, all of which count as text.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<uniform> step: Step;

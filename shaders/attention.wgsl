@@ -1,5 +1,3 @@
-// Attention of VECTORS query vectors of a KV head. If grid.y > 1, each workgroup computes one block of positions and
-// attention_merge joins the blocks. Otherwise one workgroup computes all blocks and joins them in the same order.
 @group(0) @binding(4) var<storage, read_write> partial: array<vec4f>;  // (blocks, rows, heads, head_dim / 4)
 @group(0) @binding(5) var<storage, read_write> norms: array<vec2f>;    // (blocks, rows, heads): top, sum
 @group(0) @binding(6) var<storage, read_write> out: array<vec4f>;      // (rows, heads, head_dim / 4)

@@ -1,4 +1,3 @@
-// Joins the attention blocks of each row and head in order and divides by the softmax sum. Reads four blocks at a time.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<uniform> step: Step;

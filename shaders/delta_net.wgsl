@@ -1,6 +1,3 @@
-// Gated delta net: one step of the recurrence per position, for 64 columns of a head's state. One thread per column.
-// q, k and v first pass a convolution over positions and SiLU. Positions from step.base to the first row are repeated from inputs of
-// earlier passes; their results are not needed.
 const KEYS = KEY_DIM / 4u;
 
 @group(0) @binding(4) var<storage, read> rates: array<f32>;      // (value_heads)

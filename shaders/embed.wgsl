@@ -1,5 +1,3 @@
-// Writes scaled embedding rows of the pass's tokens: x[row] = scale * table[token], widened to f32. Or adds such rows, or those of
-// its positions: x[row] = (x[row] + scale * table[...]) * factor.
 struct EmbedDims {
     chunks: u32,    // 16-byte chunks of weights per row of the table
     scales: u32,    // first unit of scales in a row, in 16 bytes

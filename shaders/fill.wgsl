@@ -1,4 +1,3 @@
-// Fills a buffer with pseudo-random weights in (-0.05, 0.05), to benchmark model shapes without a download.
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
 
 // PCG hash (Jarzynski and Olano 2020).

@@ -1,5 +1,3 @@
-// Applies top-k, top-p and min-p exactly to the candidate tokens: collects their ids and marks those that do not remain.
-// One workgroup per row.
 const THREADS = 128u;
 
 // Modes of `find`: by count (top-k), by probability (top-p), and the lowest ids among equal logits.

@@ -1,5 +1,3 @@
-// Derives from a row's survey: its largest logit, the sum of exp(logit - largest), and a bound below which no token can remain.
-// Later kernels skip tokens below it. One workgroup per row.
 const THREADS = 128u;
 const SURVEYED = SEGMENT / 16u;  // logits that the survey keeps per segment
 const MARGIN = 0.001;  // far larger than the error of logarithms and sums

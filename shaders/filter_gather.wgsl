@@ -1,4 +1,3 @@
-// Lists the ids of the candidate tokens per segment, in a fixed order. One workgroup per segment and row.
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;      // (rows, stride / 4)

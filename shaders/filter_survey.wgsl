@@ -1,5 +1,3 @@
-// Reads all logits of a row once, before tokens are removed. Writes the largest of each 16, and per segment the largest and the sum
-// of exp(logit - largest); the sum is negative if a logit is not finite. One workgroup per segment and row.
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;          // (rows, stride / 4)

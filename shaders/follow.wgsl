@@ -1,6 +1,3 @@
-// Begins a round after one that the CPU has not read yet. Counts the draft tokens that the target accepted in that round, and
-// advances the text by them and the target's own token. The new round has the same number of rows. Its draft model first reads the
-// token before the pending one, which it may have missed. Recurrent states are saved in turn, as in src/target/rollback.rs.
 const THREADS = 64u;
 const ROUND_SLOTS = 3u;  // as in src/model/history.rs
 

@@ -1,5 +1,3 @@
-// Multiplies heads by a function of gates: in attention by the sigmoid of a gate for each head or each element; in a delta net
-// by the SiLU of a gate for each element, after an RMS norm of the head. One workgroup per row and head.
 const THREADS = 64u;
 
 struct GateDims {

@@ -1,4 +1,3 @@
-// Tests whether the driver keeps subnormal f16 numbers: counts per thread the products with a subnormal that were wrong.
 @group(0) @binding(0) var<storage, read_write> wrong: array<u32>;  // (64)
 
 @compute @workgroup_size(64)

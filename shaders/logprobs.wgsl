@@ -1,5 +1,3 @@
-// Writes log-probabilities of each row, before logits are processed: of the chosen token, of the draft token at this position, and
-// of the most likely tokens found by filter_gather. One workgroup per row.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<uniform> step: Step;

@@ -1,4 +1,3 @@
-// Copies the model's logits before other kernels change them in place. One workgroup per segment and row.
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;      // (rows, stride / 4)

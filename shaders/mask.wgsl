@@ -1,5 +1,3 @@
-// Removes tokens that a constraint forbids, in place, with separate bits per row. Non-finite logits stay, so that they are
-// detected. One workgroup per segment and row.
 const THREADS = 256u;
 
 @group(0) @binding(0) var<uniform> step: Step;

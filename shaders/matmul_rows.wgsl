@@ -1,5 +1,3 @@
-// Matmul y = x W^T for few rows: each weight is read once, 16 bytes at a time, and used for all rows.
-// A workgroup has 8 threads for each of 16 lanes. A thread computes its lane's part of four outputs of ROWS rows.
 const PITCH = 129u;            // one more than the workgroup's threads, so that summing threads hit different banks
 const PART = min(ROWS, 8u);    // rows whose lane sums are combined at a time
 const PAIRS = 8u;              // pairs of outputs that are finished at a time

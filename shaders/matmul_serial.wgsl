@@ -1,6 +1,3 @@
-// Matmul y = x W^T on software adapters, for any number of rows. A thread computes eight neighbouring outputs of ROWS rows and adds
-// the chunks in order. It uses little workgroup memory and few barriers: SwiftShader compiles one store per word of workgroup
-// memory, and each barrier switches coroutines.
 const THREADS = 16u;
 
 var<workgroup> row_scales: array<f32, ROWS>;

@@ -1,5 +1,3 @@
-// Matmul y = x W^T for many rows (prefill). On software adapters also for quantised weights and any number of rows. A thread
-// computes four outputs of ROWS rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
 const PAIRS = 128u;  // pairs of outputs per workgroup
 const PART = 1u;     // rows that are finished at a time: SwiftShader compiles one store per word of workgroup memory
 

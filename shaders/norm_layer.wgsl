@@ -1,4 +1,3 @@
-// Layer norm: y = (x - mean) / deviation * gain + bias.
 @group(0) @binding(5) var<storage, read> bias: array<vec4f>;     // (stride), zero past width
 
 @compute @workgroup_size(THREADS)

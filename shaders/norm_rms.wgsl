@@ -1,4 +1,3 @@
-// RMS norm: x / rms(x) * gain, written to y or added to it.
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) id: vec3u,

@@ -1,4 +1,3 @@
-// Reads a buffer once, 16 bytes at a time, to measure the device's memory bandwidth.
 @group(0) @binding(0) var<storage, read> data: array<vec4u>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 

@@ -1,5 +1,3 @@
-// Normalises q, k and in some models v with RMS norms, then rotates and appends as in `lib/epilogues.wgsl`.
-// One workgroup per row and head; heads are numbered q, k, v as in the fused projection.
 const THREADS = 64u;
 
 struct QkNormDims {

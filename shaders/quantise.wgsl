@@ -1,5 +1,3 @@
-// Converts rows of x to 8-bit codes for integer matmuls. Each 32 elements become two units of 16 codes and one unit with the scale
-// and the sums of the first 16 codes, of the others, and of all as a float. Units after the elements are copied.
 const THREADS = 64u;
 const SHARING = 8u;  // threads per 32 elements
 

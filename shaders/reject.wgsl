@@ -1,4 +1,3 @@
-// Finds the best draws of each segment for rejection sampling. One workgroup per segment and row.
 const THREADS = SEGMENT / 16u;
 
 @group(0) @binding(3) var<storage, read> round: array<u32>;        // token ids of the round

@@ -1,5 +1,3 @@
-// Selects the token of each row by rejection sampling, from the best draws of its segments. One workgroup per row. A row with a
-// non-finite logit gives NOT_FINITE.
 const THREADS = 64u;
 const ACCEPTANCE = 2u;  // random stream of the acceptance test
 

@@ -1,5 +1,3 @@
-// Selects the token of each row: the largest logit plus noise (the lowest id in a tie). One workgroup per segment and row. If there
-// are several segments, sample_settle selects the final token. A row with a non-finite logit gives NOT_FINITE.
 @group(0) @binding(0) var<storage, read_write> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;      // (rows, stride / 4)

@@ -1,4 +1,3 @@
-// Selects the token of each row among those that remain: the largest logit plus noise. One workgroup per row.
 const THREADS = 128u;
 
 @group(0) @binding(0) var<storage, read_write> step: Step;

@@ -1,4 +1,3 @@
-// Selects the best of the segments' best tokens for each row. One workgroup per row.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<storage, read_write> step: Step;

@@ -1,5 +1,3 @@
-// Short convolution over positions of b x, times c, for each element of a row. One thread per row and element.
-// Inputs of earlier passes are read from the history, which also keeps the inputs of this pass for later ones.
 const CHECKPOINT = 64u;  // as in src/model/history.rs
 
 struct ConvDims {

@@ -1,6 +1,3 @@
-// Attention of VECTORS query vectors over one block of 256 positions. Each thread computes four positions at a time, so that four
-// loads are in flight. Query vectors that share a KV head share each read of K and V. The result for a vector does not depend on
-// their number. Heads of more than 256 elements have more threads than a block has groups of four positions.
 const APART = FOURS;  // distance between the four positions
 
 // Computes the scores of position t of the block and of the positions 64, 128 and 192 after it.

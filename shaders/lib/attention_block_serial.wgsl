@@ -1,7 +1,3 @@
-// Attention over one block of positions on software adapters; attention_block.wgsl is the GPU version. A thread computes eight
-// neighbouring positions at a time, then eight neighbouring elements of the values. There are few threads, because SwiftShader
-// clears workgroup memory again for every four threads and switches between these groups at each barrier.
-
 // Computes the scores of eight neighbouring positions of the block.
 fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, eight: u32) {
     let k = head_index(kv_head, block * BLOCK) + eight * 32u;

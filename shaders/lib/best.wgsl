@@ -1,5 +1,3 @@
-// Returns to all threads the best token of THREADS threads by score, the lowest id in a tie. `dims.vocab` means no token. If any
-// thread has NOT_FINITE, the result is NOT_FINITE.
 const NOT_FINITE = 0xffffffffu;
 var<workgroup> scores: array<f32, THREADS>;
 var<workgroup> tokens: array<u32, THREADS>;

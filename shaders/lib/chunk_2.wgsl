@@ -1,4 +1,3 @@
-// Adds the two vec4s of weights in a chunk, without a loop: a counter would keep the compiler from loading ahead.
 fn add_chunk(sums: Sums, raws: Raws, rows: Rows, chunk: u32) -> Sums {
     let s0 = add_four(sums, raws, 0u, rows, chunk);
     return add_four(s0, raws, 1u, rows, chunk);

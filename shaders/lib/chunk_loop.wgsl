@@ -1,4 +1,3 @@
-// Adds all vec4s of weights in a chunk in a loop, which is short code. For variants whose products hide the load latency.
 fn add_chunk(sums: Sums, raws: Raws, rows: Rows, chunk: u32) -> Sums {
     var added = sums;
     for (var i = 0u; i < CHUNK4; i++) {

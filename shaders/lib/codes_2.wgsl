@@ -1,4 +1,3 @@
-// Codes of 2 bits: 32 in 8 bytes, two chunks in a unit. In each word, byte b holds codes 4i + b, lowest bits first.
 alias Codes = vec2u;
 fn load_codes(first: First, planes: Planes, chunk: u32) -> Codes {
     let two = weights[unit(first, chunk / 2u)];

@@ -1,4 +1,3 @@
-// Codes of 4 bits: 32 in 16 bytes. Codes in upper halves of bytes are stored minus 8.
 fn packed(codes: Codes, i: u32) -> u32 {
     return nibbles(codes, i) ^ (i / 4u * 0x08080808u);
 }

@@ -1,4 +1,3 @@
-// Codes of 5 bits: chunks of 32 lower nibbles, then 4 bytes of highest bits per chunk.
 struct Codes { low: vec4u, high: u32 }
 fn load_codes(first: First, planes: Planes, chunk: u32) -> Codes {
     return Codes(weights[unit(first, chunk)], word(first, planes.chunks, chunk));

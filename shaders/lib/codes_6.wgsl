@@ -1,6 +1,3 @@
-// Codes of 6 bits: chunks of 16 bytes, then 8 more bytes per chunk. The lower 6 bits of the 24 bytes hold codes 0 to 23. The upper
-// 2 bits of the first three groups of four bytes hold codes 24 to 27, lowest bits first. Those of the other three groups hold codes
-// 28 to 31.
 struct Codes { low: vec4u, high: vec2u }
 fn load_codes(first: First, planes: Planes, chunk: u32) -> Codes {
     let two = weights[unit(first, planes.chunks + chunk / 2u)];

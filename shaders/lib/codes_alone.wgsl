@@ -1,4 +1,3 @@
-// Codes without extra bits: only the chunk is loaded.
 alias Codes = vec4u;
 fn load_codes(first: First, planes: Planes, chunk: u32) -> Codes {
     return weights[unit(first, chunk)];

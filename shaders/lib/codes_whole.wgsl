@@ -1,4 +1,3 @@
-// Codes for integer arithmetic without shift or offset.
 const HIGH_LESS = 0;
 const HIGH_SHIFT = 0u;
 fn low_codes(codes: Codes) -> vec4u {

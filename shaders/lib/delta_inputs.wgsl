@@ -1,5 +1,3 @@
-// Inputs of a gated delta net: those of this pass, those that earlier passes kept, and those in a saved state. KEY_DIM: elements per
-// head of q and k.
 const COLUMNS = 64u;  // of a head's state, in a workgroup
 const CHANNELS = 2u * KEY_DIM + COLUMNS;
 

@@ -1,5 +1,3 @@
-// Finishes and stores two neighbouring results of a row. Code common to several epilogues is shared, because SwiftShader executes
-// all branches. Returns the sum of squares if a norm follows.
 fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     var has_both = out + 1u < dims.first_out + dims.outs;
     var pair = vec2f(a, b);

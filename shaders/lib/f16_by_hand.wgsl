@@ -1,5 +1,3 @@
-// Converts two f16 to f32 if the driver flushes subnormals to zero: f16's in unpack2x16float, f32's in all arithmetic.
-
 // A normal number gets f32's exponent bias; a subnormal number is a multiple of 2^-24.
 fn halves(word: u32) -> vec2f {
     let two = vec2u(word & 0xffffu, word >> 16u);

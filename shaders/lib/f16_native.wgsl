@@ -1,4 +1,3 @@
-// Converts two f16 to f32 if the driver keeps subnormals.
 fn halves(word: u32) -> vec2f {
     return unpack2x16float(word);
 }

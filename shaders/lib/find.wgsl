@@ -1,5 +1,3 @@
-// Finds the largest key such that the elements with this key or a larger one have a total weight of at least `wanted`. Determines
-// four bits of the key at a time, from the highest down, as in a radix sort. Sums have one order, so that a row has one result.
 const SEGMENTS = THREADS / 16u;
 
 struct Element {

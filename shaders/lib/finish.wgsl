@@ -1,4 +1,3 @@
-// Finishes a choice: writes the token and the step of the next pass. After the end of a draft, writes NOT_DRAFTED.
 const NOT_DRAFTED = 0xfffffffeu;
 
 struct Best {

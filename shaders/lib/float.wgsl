@@ -1,4 +1,3 @@
-// Float arithmetic: weights are widened, four at a time.
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;  // (rows, x_stride)
 
 fn x4(at: u32) -> vec4f {

@@ -1,6 +1,3 @@
-// Online softmax: joins one block of positions with the result of the earlier blocks. Blocks join in order of position by these two
-// functions, whether they were computed in parallel or in sequence.
-// (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".)
 struct Fold {
     top: f32,   // largest score so far
     sum: f32,   // sum of exp(score - top)

@@ -1,5 +1,3 @@
-// gelu(v) = v Phi(v), Phi the distribution function of the normal distribution: erfc(-v / sqrt(2)) / 2.
-// erfc by a Chebyshev fit with an error of 1.2e-7 of its value (Press et al., Numerical Recipes, "erfcc").
 fn activate(v: f32) -> f32 {
     let z = abs(v) * 0.70710678;
     let t = 1.0 / fma(0.5, z, 1.0);

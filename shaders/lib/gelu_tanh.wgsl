@@ -1,5 +1,3 @@
-// Approximates gelu by v (1 + tanh(u)) / 2. It uses (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), which drivers compute correctly for
-// large u.
 fn activate(v: f32) -> f32 {
     let u = 0.7978845608 * fma(0.044715 * v * v, v, v);
     return v / (1.0 + exp(-2.0 * u));

@@ -1,7 +1,3 @@
-// Sizes of an attention layer and layout of its KV cache. The layout is by blocks of positions, so existing data stays in place
-// when the cache grows. A block holds for each KV head:
-// K: (head_dim / 4, BLOCK) of 4 elements, so that neighbouring positions are neighbours in memory.
-// After all K, V: (BLOCK, head_dim / 4) of 4 elements.
 const BLOCK = 256u;  // positions per block, the unit of the KV split; depends on the position alone
 
 struct HeadDims {

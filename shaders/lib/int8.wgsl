@@ -1,4 +1,3 @@
-// Integer arithmetic: x is in 8-bit codes written by quantise, and products of codes are added exactly.
 @group(0) @binding(3) var<storage, read> x: array<vec4u>;  // (rows, x_stride)
 
 fn x4(at: u32) -> vec4f {

@@ -1,4 +1,3 @@
-// Chunks of 16 8-bit codes. Two chunks share a scale of x.
 struct Weight { codes: vec4u, by: vec2f }
 struct X { codes: vec4u, sum: f32, scale: f32 }
 

@@ -1,4 +1,3 @@
-// Chunks of 32 codes with one scale.
 struct Weight { low: vec4u, high: vec4u, by: vec2f }
 struct X { low: vec4u, high: vec4u, start: i32, sum: f32, scale: f32 }
 

@@ -1,4 +1,3 @@
-// Chunks of 32 codes with one scale per half.
 struct Weight { low: vec4u, high: vec4u, by: vec4f }
 struct X { low: vec4u, high: vec4u, starts: vec2i, sums: vec2f, scale: f32 }
 

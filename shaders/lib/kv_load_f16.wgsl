@@ -1,4 +1,3 @@
-// KV cache in f16: reads four neighbouring elements (two words).
 @group(0) @binding(3) var<storage, read> kv: array<vec2u>;
 fn kv_load(at: u32) -> vec4f {
     let words = kv[at / 4u];

@@ -1,4 +1,3 @@
-// Placeholder for formats whose chunks of a lane share no values.
 alias Lane = u32;
 fn lane_of(chunk: u32) -> Lane {
     return 0u;

@@ -1,7 +1,3 @@
-// Code shared by the matmul kernels: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols].
-// A row of W is a sequence of 16-byte chunks, followed by the other data of quantised weights. Lane l of 16 sums chunks l, l + 16,
-// l + 32, ... in order; then the 16 lane sums are added in order. On software adapters chunks are always summed in their order. The
-// order depends on nothing else, so neither does a row's result.
 const LANES = 16u;
 
 struct MatmulDims {

@@ -1,4 +1,3 @@
-// Returns to all threads the maximum of THREADS threads' values.
 var<workgroup> maxima: array<f32, THREADS>;
 fn max_threads(value: f32, thread: u32) -> f32 {
     maxima[thread] = value;

@@ -1,4 +1,3 @@
-// Sampling: adds Gumbel noise; the argmax then draws exactly from the softmax.
 fn scored(logit: f32) -> f32 {
     return scaled(logit);
 }

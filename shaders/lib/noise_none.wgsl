@@ -1,4 +1,3 @@
-// Greedy: no noise, and no temperature.
 fn scored(logit: f32) -> f32 {
     return logit;
 }

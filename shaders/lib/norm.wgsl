@@ -1,4 +1,3 @@
-// Code shared by the norms of whole rows: one workgroup per row. For the LM head, rows start at step.logit_row.
 const THREADS = 128u;
 
 struct NormDims {

@@ -1,4 +1,3 @@
-// A norm whose result is added to the residual stream, which is then multiplied by a factor.
 @group(0) @binding(5) var<storage, read> factor: array<f32>;  // (1)
 
 fn place(at: u32, value: vec4f) {

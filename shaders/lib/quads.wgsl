@@ -1,5 +1,3 @@
-// QUADS times four rows and four outputs. Column i of a quad's sums holds the sums of output i. A line with a # is repeated for
-// each quad: an indexed array of sums would not stay in registers.
 const ROWS = QUADS * 4u;
 struct Rows {
     q#: vec4u,

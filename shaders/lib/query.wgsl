@@ -1,4 +1,3 @@
-// Query vectors: each is one query head of one row. Their positions in memory, and the blocks that they see.
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> heads: HeadDims;
 @group(0) @binding(2) var<storage, read> q: array<vec4f>;  // (rows, q_stride / 4)

@@ -1,4 +1,3 @@
-// Keyed noise: a function of seed, position and token, bit-identical to `sample::threefry2x32`.
 const UNIT = 1.0 / 4294967296.0;
 
 fn turn(x: vec2u, by: u32) -> vec2u {

@@ -1,4 +1,3 @@
-// Raw weights that a thread loads at once: 16-byte units of its outputs.
 @group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 16, stride, 16): see units
 
 // Raw weights of four outputs: two neighbours, and the two at the same position in the next sixteen.

@@ -1,6 +1,3 @@
-// Rejection sampling (Leviathan et al. 2023, Chen et al. 2023). A draft token x is accepted with probability min(1, p(x) / q(x));
-// otherwise a draw from max(p - q, 0) replaces it. After the draft, draws from p.
-
 // Best tokens of both draws. The second is used only if the first has no candidate.
 struct Draws {
     rest: f32,       // of max(p - q, 0), by exponential noise

@@ -1,4 +1,3 @@
-// relu(v) = max(v, 0).
 fn activate(v: f32) -> f32 {
     return max(v, 0.0);
 }

@@ -1,4 +1,3 @@
-// relu_squared(v) = max(v, 0)^2.
 fn activate(v: f32) -> f32 {
     let positive = max(v, 0.0);
     return positive * positive;

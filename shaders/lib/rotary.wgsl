@@ -1,5 +1,3 @@
-// Rotary position embedding of a pair. The loader makes the two elements that rotate together neighbours, in q and k alike, so a
-// pair needs no other elements.
 @group(0) @binding(5) var<storage, read> table: array<vec2f>;             // (positions, rotary / 2): cos, sin; once more for q if it grows
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;             // (rows, q_stride): q
 @group(0) @binding(8) var<uniform> heads: HeadDims;

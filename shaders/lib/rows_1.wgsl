@@ -1,4 +1,3 @@
-// One row: one sum per output, for four outputs.
 const ROWS = 1u;
 alias Rows = u32;
 alias Sums = vec4f;

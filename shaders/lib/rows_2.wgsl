@@ -1,4 +1,3 @@
-// Two rows: column i holds the sums of output i.
 const ROWS = 2u;
 alias Rows = vec2u;
 alias Sums = mat4x2f;

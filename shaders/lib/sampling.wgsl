@@ -1,4 +1,3 @@
-// Sampling parameters, shared by target and draft model, and the sampler's view of a pass.
 struct SamplingBlock {
     seed_low: u32,
     seed_high: u32,

@@ -1,6 +1,3 @@
-// Fuses an RMS norm into two matmuls. The matmul before it writes each row times the gain, and sums of squares per 16 elements. The
-// matmul after it scales its results by the factor from these sums instead of scaling each element. All matmuls also scale by
-// WEIGHT_SCALE.
 const PARTS = 4u;  // threads that add a row's sums
 
 var<workgroup> part_sums: array<f32, ROWS * PARTS>;

@@ -1,7 +1,3 @@
-// Scales of 6 bits, 16 bytes per 8 chunks. Word 0: scale and min as f16. Words 1 to 3: factors, of the scale in lower halves and of
-// the min in upper halves. Word 1 has 4 bits per chunk of chunks 0 to 3, word 2 of chunks 4 to 7, word 3 has 2 bits of all chunks.
-// These 2 bits are the highest of a factor. For chunks 6 and 7 they are the lowest, because they are in bits 0 to 3, which a right
-// shift cannot move up.
 struct Lane { in_second: bool, shifts: vec2u, masks: vec2u }
 fn lane_of(chunk: u32) -> Lane {
     let i = chunk % 8u;

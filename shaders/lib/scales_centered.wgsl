@@ -1,4 +1,3 @@
-// One f16 scale per group of chunks. CENTER is the code for zero.
 alias Lane = u32;
 fn lane_of(chunk: u32) -> Lane {
     return chunk / GROUP_CHUNKS % 2u * 16u;

@@ -1,4 +1,3 @@
-// Two f16 per group of chunks: scale and offset.
 fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     return halves(word(first, planes.scales, chunk / GROUP_CHUNKS));
 }

@@ -1,4 +1,3 @@
-// Two f32 per group of chunks: scale and offset.
 fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     let group = chunk / GROUP_CHUNKS;
     let two = weights[unit(first, planes.scales + group / 2u)];

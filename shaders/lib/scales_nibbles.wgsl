@@ -1,5 +1,3 @@
-// One word per two chunks: 4-bit factors for scale and min of the chunks' halves, with the first chunk in even bytes. Then 4 bytes
-// per 8 chunks: scale and min as f16.
 fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     let factors = weights[unit(first, planes.scales + chunk / 8u)][planes.lane.word] >> planes.lane.shift;
     let by = halves(word(first, planes.scales + planes.chunks / 8u, chunk / 8u));

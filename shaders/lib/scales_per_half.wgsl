@@ -1,4 +1,3 @@
-// Two scales, then two offsets: for the first and the second 16 weights of a chunk.
 alias Scales = vec4f;
 fn scale_of(scales: Scales, i: u32) -> vec2f {
     return select(scales.xz, scales.yw, i >= 4u);

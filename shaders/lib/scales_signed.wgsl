@@ -1,5 +1,3 @@
-// One word per two chunks: factors of the chunks' halves plus 128, with the first chunk in even bytes. Then 4 bytes per 8 chunks:
-// the scale as f16. CENTER is the code for zero.
 fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     let factors = (weights[unit(first, planes.scales + chunk / 8u)][planes.lane.word] >> planes.lane.shift) & 0x00ff00ffu;
     let scale = halves(word(first, planes.scales + planes.chunks / 8u, chunk / 8u)).x;

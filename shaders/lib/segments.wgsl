@@ -1,5 +1,3 @@
-// Segments of a row of logits: a workgroup reads one, four times four logits per thread. Logits past the vocabulary count as
-// removed.
 const THREADS = SEGMENT / 16u;
 
 // Returns the first id of a thread's n-th four.

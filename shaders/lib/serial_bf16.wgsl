@@ -1,4 +1,3 @@
-// Two weights as bf16, the upper half of an f32, in a word.
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
 fn weight2(at: u32) -> vec2f {
     let word = weights[at];

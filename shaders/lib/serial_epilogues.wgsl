@@ -1,6 +1,3 @@
-// Epilogues for software adapters. SwiftShader also executes branches that are not taken, but of a loop in them only the first
-// iteration. So each epilogue has its own loop.
-
 // Position of a thread's results.
 struct Place {
     row: u32,    // first row

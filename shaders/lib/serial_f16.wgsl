@@ -1,4 +1,3 @@
-// Two weights as f16 in a word.
 @group(0) @binding(2) var<storage, read> weights: array<u32>;
 fn weight2(at: u32) -> vec2f {
     return halves(weights[at]);

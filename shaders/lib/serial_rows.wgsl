@@ -1,5 +1,3 @@
-// ROWS rows in sequence, with eight sums each. A line with a # is repeated for each row: an indexed array of sums would not stay in
-// registers.
 struct Eight {
     a: vec4f,
     b: vec4f,

@@ -1,5 +1,3 @@
-// Float arithmetic on software adapters: two weights of each of eight outputs at a time. This keeps the loop small, so that
-// SwiftShader compiles it fast and it fits into the instruction cache.
 const TWOS = CHUNK4 * 2u;  // pairs of weights in a unit
 
 @group(0) @binding(3) var<storage, read> x: array<vec2f>;  // (rows, x_stride, 2)

@@ -1,4 +1,3 @@
-// Softmax of a block of positions, shared by both attention_block variants.
 const FOURS = BLOCK / 4u;
 const LANES = min(THREADS / 4u, 8u);  // threads that add a vector's shares, independent of the number of vectors
 const PLACES = max(FOURS, COLUMNS);  // per vector: of four scores, or of four elements of values

@@ -1,4 +1,3 @@
-// Position of a forward pass. The draft model's sampler advances it, so a whole draft needs no CPU.
 struct Step {
     position: u32,   // KV positions filled before this pass
     rows: u32,       // rows in this pass; 0: nothing to do

@@ -1,4 +1,3 @@
-// Sums chunks lane by lane, in the order in which matmul_rows adds. Used with 8 rows; smaller row counts have no `join`.
 fn sum_chunks(first: vec2u, rows: Rows) -> Sums {
     let chunks = dims.chunks;
     var total = Sums();

@@ -1,4 +1,3 @@
-// Sums chunks in their order, for devices on which all matmuls do so.
 fn sum_chunks(first: vec2u, rows: Rows) -> Sums {
     let chunks = dims.chunks;
     var sums = Sums();

@@ -1,4 +1,3 @@
-// Returns to all threads the sum of one value from each of THREADS threads, added as a tree. `one` is 1, from a uniform.
 var<workgroup> summands: array<f32, THREADS>;
 fn sum_threads(value: f32, one: f32, thread: u32) -> f32 {
     summands[thread] = value;

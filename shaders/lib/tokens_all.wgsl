@@ -1,4 +1,3 @@
-// All tokens of a row.
 fn token_count(row: u32) -> u32 {
     return dims.vocab;
 }

@@ -1,4 +1,3 @@
-// Candidate tokens of a row; some are marked GONE.
 @group(0) @binding(9) var<storage, read> list: array<u32>;  // (rows, stride)
 fn token_count(row: u32) -> u32 {
     return cuts[row].count;

@@ -1,5 +1,3 @@
-// Layout of weight rows: sixteen are stored together, their 16-byte units interleaved, the eight even rows before the odd ones. So
-// threads for neighbouring pairs of rows read neighbouring units.
 const TOGETHER = 16u;
 
 // Units of codes in a row, first unit of scales, and values that are the same for all chunks of a lane. They are kept in variables,

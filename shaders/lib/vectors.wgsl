@@ -1,4 +1,3 @@
-// VECTORS query vectors. A line with a # is repeated for each: an indexed array of sums would not stay in registers.
 struct Places {
     v#: u32,
 }

@@ -1,4 +1,3 @@
-// Weights as bf16, the upper half of an f32: 8 in 16 bytes.
 fn weight4(raw: Raw, i: u32) -> vec4f {
     let pair = select(raw.xy, raw.zw, i == 1u);
     return bitcast<vec4f>(vec4u(pair.x << 16u, pair.x & 0xffff0000u, pair.y << 16u, pair.y & 0xffff0000u));

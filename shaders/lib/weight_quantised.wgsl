@@ -1,5 +1,3 @@
-// Weights as small integers: scale * code + offset, rounded once, and smaller by the factor WEIGHT_SCALE. A row is chunks of codes,
-// then extra bits of the codes, then scales.
 struct Raw { codes: Codes, scales: Scales }
 
 fn load_raw(first: First, planes: Planes, chunk: u32) -> Raw {

@@ -148,7 +148,8 @@ fn parameter_structs_equal_their_rust_twins() {
 }
 
 #[test]
-fn every_file_is_used_and_says_what_it_is() {
+fn every_file_is_used_and_described() {
+    let readme = read("shaders/README.md");
     let sources: Vec<_> = sources().map(|(_, source)| source).collect();
     let kernels = files("shaders").into_iter().map(|(name, text)| (name, text, 1));
     let fragments = files("shaders/lib").into_iter().map(|(name, text)| (format!("lib/{name}"), text, 0));
@@ -161,8 +162,9 @@ fn every_file_is_used_and_says_what_it_is() {
         let is_used = |source: &String| parts.iter().all(|part| source.contains(part));
         assert!(sources.iter().any(is_used), "no kernel uses {name}");
         assert_eq!(text.matches("fn main(").count(), mains, "{name}: fn main");
-        let opening: String = text.lines().map_while(|line| line.strip_prefix("// ")).collect();
-        assert!(opening.contains('.'), "{name} does not open with a sentence");
+        let entry = format!("- `{name}`: ");
+        let described = readme.lines().filter(|line| line.starts_with(&entry)).count();
+        assert_eq!(described, 1, "descriptions of {name} in shaders/README.md");
         assert!(text.lines().count() <= LINES, "{name} has more than {LINES} lines");
     }
 }
