@@ -73,7 +73,7 @@ fn a_tale_has_the_perplexity_of_the_rounded_weights() {
     let folder = path("models/tales/draft");
     let file = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let tokenizer = Tokenizer::from_json("tokenizer.json", &file("tokenizer.json")).unwrap();
-    let tale = std::fs::read_to_string(path("src/bin/foretoken/bench/tale.txt")).unwrap();
+    let tale = std::fs::read_to_string(path("models/tales/tale.txt")).unwrap();
     let text = tokenizer.encode(&tale, false).unwrap();
     let spec = parse_config(&file("config.json"), None).unwrap();
     let stored = file("model.safetensors");

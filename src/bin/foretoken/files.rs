@@ -4,23 +4,37 @@ use super::bar::Bar;
 use foretoken::internals::files;
 use foretoken::internals::weights::Folder;
 use foretoken::{CancelToken, Error, Result};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Opens the target of the tales pair.
 pub(super) fn tales() -> Result<Folder> {
-    part_of_tales("target")
+    open_tales("target")
 }
 
 /// Opens the draft model of the tales pair.
 pub(super) fn tales_draft() -> Result<Folder> {
-    part_of_tales("draft")
+    open_tales("draft")
 }
 
-/// Opens a folder in the checkout that the program was built in, or in the one in the current directory.
-fn part_of_tales(part: &str) -> Result<Folder> {
+/// Finds a part of the tales in the checkout that the program was built in, or in the one in the current directory.
+fn part_of_tales(part: &str) -> Option<PathBuf> {
     let checkouts = [env!("CARGO_MANIFEST_DIR"), "."].map(Path::new);
-    let mut folders = checkouts.map(|checkout| checkout.join("models").join("tales").join(part)).into_iter();
-    match folders.find(|folder| folder.is_dir()) {
+    checkouts.map(|checkout| checkout.join("models").join("tales").join(part)).into_iter().find(|path| path.exists())
+}
+
+/// Reads the text of a file, or without one a tale; `None`: there is no checkout.
+pub(super) fn text(option: &'static str, file: Option<&Path>) -> Result<Option<String>> {
+    let Some(file) = file else { return Ok(part_of_tales("tale.txt").and_then(|tale| fs::read_to_string(tale).ok())) };
+    fs::read_to_string(file).map(Some).map_err(|error| Error::BadOption {
+        option: option.into(),
+        value: format!("{}: {error}", file.display()),
+        allowed: "a file of UTF-8 text".into(),
+    })
+}
+
+fn open_tales(part: &str) -> Result<Folder> {
+    match part_of_tales(part) {
         Some(folder) => Folder::open(folder),
         None => Err(Error::NotFound {
             path: "models/tales".into(),

@@ -1,4 +1,4 @@
-//! Loss from fewer bits: perplexity of a tale, with weights and cache in several types.
+//! Loss from fewer bits: perplexity of a text, with weights and cache in several types.
 
 use super::measure::Effort;
 use super::parts::Limit;
@@ -10,8 +10,6 @@ use foretoken::{Arithmetic, KvDtype, LoadOptions, Result, WeightDtype};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// A text written for this test, so that no model has seen it in training.
-const TALE: &str = include_str!("tale.txt");
 /// Tokens read at a time, independent of those before them.
 const WINDOW: usize = 512;
 /// Types of weights, arithmetic, and types of the cache. The first entry is the baseline of the others.
@@ -38,11 +36,12 @@ pub(super) struct Loss {
     pub loss: f64,
 }
 
-/// Loads the model with each of the types, alone on the device, and reads the tale, or the part that time allows for all types. When the
+/// Loads the model with each of the types, alone on the device, and reads the text, or the part that time allows for all types. When the
 /// time is over, the remaining types are omitted.
 pub(super) async fn run(
     device: &Device,
     open: impl Fn() -> Result<Folder>,
+    text: &str,
     options: &LoadOptions,
     effort: Effort,
     limit: &Limit,
@@ -56,7 +55,7 @@ pub(super) async fn run(
         let began = Instant::now();
         let options = options.clone().dtype(dtype).arithmetic(arithmetic.into()).kv_dtype(kv_dtype);
         let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
-        let mut text = session.tokenizer().encode(TALE, true)?;
+        let mut text = session.tokenizer().encode(text, true)?;
         text.truncate(effort.tale);
         let engine = session.engine_mut();
         let left = (TYPES.len() - all.len() - 1) as u32;

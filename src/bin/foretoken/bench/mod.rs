@@ -9,6 +9,7 @@ mod report;
 mod shape;
 mod tasks;
 
+use super::files;
 use super::load::ModelFlags;
 use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
@@ -22,16 +23,15 @@ use measure::Effort;
 use parts::Parts;
 use report::BenchReport;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Fewest positions that the shorter of the measured contexts needs.
 const LEAST_CONTEXT: usize = 64;
 
 /// Method of measurement, for `--help`.
-pub(super) const METHOD: &str = "Times are wall clock, from recording to a blocking readback: what a user waits for, \
-    driver included. Each is the median of several, after a warm-up. Every part ends when its share of the time is over, \
-    behind the forward pass under way: then it has measured less often, and what was not measured is left out. Software \
-    adapters are good for counts and ratios only.";
+pub(super) const METHOD: &str = "Times are wall clock, driver included, and medians. A part ends when its share of the time \
+    is over. Software adapters are good for counts and ratios only.";
 
 /// Subject and duration of the measurements.
 #[derive(clap::Args)]
@@ -45,6 +45,9 @@ pub(super) struct BenchArgs {
     /// Use random weights of this shape instead of a model; f16 unless --dtype is given, generated on the GPU
     #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
     shape: Option<String>,
+    /// Text whose perplexity is measured, for the loss from fewer bits [default: the tale of the checkout]
+    #[arg(long, value_name = "FILE", conflicts_with = "shape")]
+    text: Option<PathBuf>,
     /// Repeat measurements less often
     #[arg(long)]
     quick: bool,
@@ -120,6 +123,8 @@ async fn measure(
     effort: Effort,
     mut parts: Parts,
 ) -> Result<BenchReport> {
+    // Read first: an error after all other parts would lose them.
+    let text = files::text("text", args.text.as_deref())?;
     let (model, assistant_model) = match &args.shape {
         Some(name) => (format!("{name} with random weights"), None),
         None => (args.pair.target()?.model_name(), args.pair.assistant()?.map(|files| files.model_name())),
@@ -153,7 +158,10 @@ async fn measure(
         // Frees its memory for the next part.
         drop(session);
         let limit = parts.begin("loss");
-        loss = loss::run(device, || args.pair.target(), options, effort, &limit).await?;
+        match text {
+            Some(text) => loss = loss::run(device, || args.pair.target(), &text, options, effort, &limit).await?,
+            None => eprintln!("warning: only a checkout has a text for the loss: name one with --text"),
+        }
         parts.end(limit);
     }
     Ok(BenchReport {
