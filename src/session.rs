@@ -1,19 +1,5 @@
 //! START HERE. A session continues a prompt: prefill, then rounds of draft, verify, accept and emit, until the text ends.
-//!
-//! ```text
-//!  prompt ─> text::Tokenizer ─> prefill ─┐
-//!            ┌───────────────────────────┘
-//!            v                                                                    session::rounds
-//!      tokens ──> Drafter::draft ──> draft tokens ──┐
-//!         │                                         v
-//!         └────> pending token ──────────> Target::submit : 1 submission; meanwhile the previous round is emitted
-//!                                          Target::finish : 1 readback
-//!                                                   │ draft tokens, target's ids
-//!                                                   v
-//!            ┌──── emit <── accept : longest common prefix, then one token of the target's own
-//!            v
-//!      text::TextStream ─> text::StopStrings ─> the caller
-//! ```
+//! ARCHITECTURE.md, "Overview", draws it.
 
 mod call;
 mod constrained;

@@ -1,11 +1,7 @@
 //! A discrete-event simulation of many users on a few servers, reproducible by seed. It compares no drafts, drafts on the servers, and
 //! drafts on the users' devices.
 //!
-//! - A user requests one text at a time, and thinks before the next. Each user has a fixed server, whose prefix cache holds the text.
-//! - A server batches continuously: requests that wait when a forward ends take part in the next one. The time of a forward depends on the
-//!   rows of all texts in it ([`Curve`]) and on the number of texts, because it reads their keys and values.
-//! - Reading prompts is left out: it takes equally long in all schedules.
-//! - A draft token is accepted with the same probability at every position, with any drafter.
+//! docs/cluster.md states what is assumed.
 //!
 //! Times are in milliseconds.
 

@@ -13,15 +13,7 @@
 //! Models are ordered: model 0 drafts, and the last one is the target. Each model in between verifies the tokens of faster models, and
 //! slower models verify its tokens.
 //!
-//! **Guarantees**, for every sequence of acceptances, if a verification takes the same time for any number of tokens and cancelling is
-//! free:
-//! - With two or more servers and patience 0, no token comes later than in plain decoding, and the text is complete no later than with
-//!   sequential speculation of the same lookahead.
-//! - One server cannot guarantee both. If the first draft token is wrong, only a target that started at once is as fast as plain decoding.
-//!   If `lookahead` tokens are right, only a target that waited for them is as fast as sequential speculation. [`Verifier::patience`]
-//!   selects: 0 guarantees the first, `lookahead` the second, and [`patience`] returns the value that achieves both on average.
-//! - At most `(sp_degree * depth + 1) * (lookahead + 1)` tokens are unsettled, plus one for each model between drafter and target. A
-//!   disagreement discards at most that many.
+//! docs/dsi.md states what it guarantees.
 
 mod chain;
 mod machine;
