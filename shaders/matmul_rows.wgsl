@@ -34,13 +34,13 @@ fn add_lanes(at: u32) -> f32 {
 }
 
 // All threads park the lane sums of a pair of outputs. The first 8 * PART threads add and store them.
-fn finish(sums: Sums, pair: u32, part: u32, tile: u32, first_row: u32, thread: u32) {
+fn finish(sums: Sums, pair: u32, part: u32, outs: u32, first_row: u32, thread: u32) {
     park_part(sums, pair * 2u, part, thread);
     park_part(sums, pair * 2u + 1u, part, PART * PITCH + thread);
     workgroupBarrier();
     let place = thread / PART;
     let row = part * PART + thread % PART;
-    let sixteen = (tile * 2u + pair) * 16u;
+    let sixteen = (outs * 2u + pair) * 16u;
     let out = sixteen + place * 2u;
     if (place < PAIRS) {
         var square = 0.0;
@@ -64,12 +64,12 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    if (step.rows == 0u) {
+    if (!has_rows(id.x)) {
         return;
     }
-    let tile = id.z * grid.y + id.y;
-    let first_row = id.x * ROWS;
-    let first = first_units(tile * 2u, thread % 8u);
+    let outs = id.z * grid.y + id.y;
+    let first_row = first_row_of(id.x);
+    let first = first_units(outs * 2u, thread % 8u);
     let rows = rows_from(first_row);
     let planes = planes(thread / 8u);
     let chunks = dims.chunks;
@@ -79,7 +79,7 @@ fn main(
     }
     find_row_scales(first_row, thread);
     for (var part = 0u; part < ROWS / PART; part++) {
-        finish(sums, 0u, part, tile, first_row, thread);
-        finish(sums, 1u, part, tile, first_row, thread);
+        finish(sums, 0u, part, outs, first_row, thread);
+        finish(sums, 1u, part, outs, first_row, thread);
     }
 }

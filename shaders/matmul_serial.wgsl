@@ -45,12 +45,15 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) thread: u32,
 ) {
+    if (!has_rows(id.x)) {
+        return;
+    }
     let eight = (id.z * grid.y + id.y) * THREADS + thread;
     let sixteen = eight / 2u;
     let out = eight * 8u;
-    let row = id.x * ROWS;
+    let row = first_row_of(id.x);
     let last = (dims.outs - 1u) / 16u;
-    let first = first_unit(min(sixteen, last) * 16u + eight % 2u * 8u);
+    let first = first_weight() + first_unit(min(sixteen, last) * 16u + eight % 2u * 8u);
     let sums = sum_all(first, rows_from(row));
     find_row_scales(row, thread);
     let rows = min(ROWS, max(row_count(), row) - row);

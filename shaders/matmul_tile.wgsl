@@ -7,9 +7,12 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) thread: u32,
 ) {
+    if (!has_rows(id.x)) {
+        return;
+    }
     let sixteen = ((id.z * grid.y + id.y) * 8u + thread / 8u) * 2u;
     let place = thread % 8u;
-    let first_row = id.x * ROWS;
+    let first_row = first_row_of(id.x);
     let first = first_units(sixteen, place);
     let rows = rows_from(first_row);
     let total = sum_chunks(first, rows);

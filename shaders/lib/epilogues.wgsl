@@ -1,7 +1,7 @@
 fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     var has_both = out + 1u < dims.first_out + dims.outs;
     var pair = vec2f(a, b);
-    var at = row * dims.y_stride + out;
+    var at = y_row(row) * dims.y_stride + out;
     var square = 0.0;
     if (dims.epilogue != STORE) {
         pair += vec2f(bias[out], bias[out + 1u]);

@@ -4,7 +4,7 @@ struct MatmulDims {
     chunks: u32,     // 16-byte chunks of weights per row of W
     scales: u32,     // first unit of scales in a row, in 16 bytes
     stride: u32,     // 16-byte units per row
-    outs: u32,       // rows of this piece of W
+    outs: u32,       // rows of this piece of W, or of each expert
     first_out: u32,  // first row of this piece in the whole W
     x_stride: u32,   // 16-byte units per row of x
     y_stride: u32,   // elements per row of y
@@ -19,20 +19,13 @@ struct MatmulDims {
     cap: f32,        // bound of the logits; 0: no bound
     factors: u32,    // elements per row of factors for activated results; 0: no factors
     first_factor: u32,
+    first_expert: u32,  // first expert of this piece of W
+    experts: u32,    // experts of this piece of W
+    sharing: u32,    // choices of experts that share a row of x
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: MatmulDims;
-
-fn row_count() -> u32 {
-    return step.rows - dims.head * step.logit_row;
-}
-
-// Returns the start of a row of x. Rows past the end repeat the last one and are never stored.
-fn x_row(row: u32) -> u32 {
-    let skipped = select(0u, dims.head * step.logit_row, dims.norm_width > 0u);
-    return (skipped + min(row, row_count() - 1u)) * dims.x_stride;
-}
 
 // Epilogues. The dimensions select one at run time, so that all matmuls of a format share a kernel.
 const STORE = 0u;

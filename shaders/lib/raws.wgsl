@@ -6,8 +6,9 @@ struct Raws { a: Raw, b: Raw, c: Raw, d: Raw }
 // Returns the first unit of the first output of each pair. Past the end, the last sixteen are repeated.
 fn first_units(sixteen: u32, place: u32) -> vec2u {
     let last = (dims.outs - 1u) / 16u;
-    let first = first_unit(min(sixteen, last) * 16u + place * 2u);
-    return vec2u(first, first_unit(min(sixteen + 1u, last) * 16u + place * 2u));
+    let first = first_weight();
+    let a = first + first_unit(min(sixteen, last) * 16u + place * 2u);
+    return vec2u(a, first + first_unit(min(sixteen + 1u, last) * 16u + place * 2u));
 }
 
 fn load_raws(first: vec2u, planes: Planes, chunk: u32) -> Raws {

@@ -27,12 +27,12 @@ fn keep(at: u32, pair: vec2f, has_both: bool) {
 
 // y = result. The LM head's first row goes to step.draft_row.
 fn store(sums: Sums, place: Place) {
-    let first = place.row + dims.head * step.draft_row;
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
+        let to = y_row(place.row + i) + dims.head * step.draft_row;
         for (var pair = 0u; pair < place.pairs; pair++) {
             let out = place.out + pair * 2u;
-            keep((first + i) * dims.y_stride + out, pair_of(row, pair), out + 1u < place.end);
+            keep(to * dims.y_stride + out, pair_of(row, pair), out + 1u < place.end);
         }
     }
 }
@@ -86,7 +86,7 @@ fn gate(sums: Sums, place: Place) {
         for (var pair = 0u; pair < place.pairs; pair++) {
             let out = place.out + pair * 2u;
             let two = biased(row, pair, out);
-            y[(place.row + i) * dims.y_stride + out / 2u] = activate(two.x) * two.y;
+            y[y_row(place.row + i) * dims.y_stride + out / 2u] = activate(two.x) * two.y;
         }
     }
 }

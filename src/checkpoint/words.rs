@@ -6,7 +6,7 @@ use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
-const WORDS: [(&str, &[&str]); 36] = [
+const WORDS: [(&str, &[&str]); 42] = [
     ("max_position_embeddings", &["context_length"]),
     ("num_hidden_layers", &["block_count"]),
     ("hidden_size", &["embedding_length"]),
@@ -31,6 +31,12 @@ const WORDS: [(&str, &[&str]); 36] = [
     ("hidden_size_per_layer_input", &["embedding_length_per_layer_input"]),
     ("original_max_position_embeddings", &["rope.scaling.original_context_length"]),
     ("num_experts", &["expert_count"]),
+    ("num_experts_per_tok", &["expert_used_count"]),
+    ("moe_intermediate_size", &["expert_feed_forward_length"]),
+    ("shared_expert_intermediate_size", &["expert_shared_feed_forward_length"]),
+    ("norm_topk_prob", &["expert_weights_norm"]),
+    ("routed_scaling_factor", &["expert_weights_scale"]),
+    ("scoring_func", &["expert_gating_func"]),
     ("attn_logit_softcapping", &["attn_logit_softcapping"]),
     ("final_logit_softcapping", &["final_logit_softcapping"]),
     ("attention_multiplier", &["attention.scale"]),
@@ -116,6 +122,7 @@ impl WordFiles<'_> {
         }
         let count = |values: &Map<String, Value>, word: &str| values.get(word).and_then(Value::as_u64);
         self.add_recurrence(&mut values)?;
+        self.add_experts(weights, &mut values);
         let heads = count(&values, "num_attention_heads");
         let shared = count(&values, "hidden_size").zip(heads).and_then(|(size, heads)| size.checked_div(heads));
         if let Some(heads) = heads {
@@ -203,6 +210,18 @@ impl WordFiles<'_> {
             };
         }
         Ok(())
+    }
+
+    /// Adds what only tensors say about experts.
+    fn add_experts<S: Source>(&self, weights: &Weights<S>, values: &mut Map<String, Value>) {
+        let layers = values.get("num_hidden_layers").and_then(Value::as_u64).unwrap_or(0);
+        let lacks = |layer: &u64| !weights.contains(&format!("blk.{layer}.ffn_gate_inp.weight"));
+        // The count is not checked yet.
+        let dense: Vec<_> = (0..layers.min(1 << 16)).filter(lacks).map(Value::from).collect();
+        values.insert("mlp_only_layers".into(), dense.into());
+        values.insert("num_dense_layers".into(), 0.into());
+        let has_bias = weights.iter().any(|(name, _)| name.ends_with("exp_probs_b.bias"));
+        values.insert("use_expert_bias".into(), has_bias.into());
     }
 
     /// Adds RoPE wavelength factors, which are stored as tensors: one for Llama 3 and Gemma 4, two for Phi 3.

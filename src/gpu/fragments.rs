@@ -45,13 +45,15 @@ pub(super) fn arithmetic_of(arithmetic: Arithmetic, format: Format) -> Vec<&'sta
     [both].into_iter().chain(whole).chain([shader!("lib/int8_parts.wgsl"), parts]).collect()
 }
 
-pub(super) fn chunk(format: Format) -> &'static str {
-    match format.chunk() / 4 {
-        1 => shader!("lib/chunk_1.wgsl"),
-        2 => shader!("lib/chunk_2.wgsl"),
-        4 => shader!("lib/chunk_4.wgsl"),
-        _ => shader!("lib/chunk_8.wgsl"),
-    }
+/// Returns the fragment for the float products of a chunk. SwiftShader copies sums that a loop carries (`loops`): too costly for at most two
+/// vec4s of weights, which are unrolled.
+pub(super) fn chunk(format: Format, arithmetic: Arithmetic, loops: bool) -> Option<String> {
+    let fours = format.chunk() as u32 / 4;
+    let chunk = || match loops && fours > 2 {
+        true => shader!("lib/chunk_loop.wgsl").into(),
+        false => repeated(shader!("lib/chunk.wgsl"), "FOURS", fours),
+    };
+    (arithmetic == Arithmetic::F32).then(chunk)
 }
 
 /// Returns fragments for floats, two at a time.

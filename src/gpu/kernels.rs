@@ -5,7 +5,7 @@ use super::fragments::{
 };
 use crate::model::Activation;
 use crate::options::{Arithmetic, KvDtype};
-use crate::weights::{Float, Format, Scales};
+use crate::weights::{Dtype, Float, Format, Scales};
 
 /// Use of a matmul's results; as in `shaders/lib/matmul.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +31,8 @@ pub struct Epilogues {
     pub activation: Activation,
     /// Type of the KV cache.
     pub kv: KvDtype,
+    /// `true`: rows are those of experts.
+    pub experts: bool,
 }
 
 /// A kernel and its variant.
@@ -73,6 +75,12 @@ pub enum Kernel {
     DeltaNet(u32),
     /// Gates of heads, after a norm in delta nets.
     GateHeads,
+    /// Router's results -> experts of each row.
+    Route,
+    /// Experts of each row -> rows of each expert.
+    Group,
+    /// Weighted sums of the experts' rows.
+    Combine,
     /// Removal of tokens that a constraint does not allow.
     Mask,
     /// Biases and penalties of single logits.
@@ -163,7 +171,7 @@ impl Kernel {
                 let rows = rows.map_or(Self::TILE, |rows| rows.min(Self::TILE));
                 Self::MatmulSerial(format, arithmetic, rows, epilogues)
             }
-            Some(16) if format.chunk() == 32 => Self::MatmulRows(format, arithmetic, 8, epilogues),
+            Some(16) if format.chunk() == 32 || epilogues.experts => Self::MatmulRows(format, arithmetic, 8, epilogues),
             Some(rows) => Self::MatmulRows(format, arithmetic, rows, epilogues),
             None => Self::MatmulTile(format, arithmetic, epilogues),
         }
@@ -197,10 +205,12 @@ impl Kernel {
     pub fn source(self, subnormals: Subnormals) -> String {
         let step = shader!("lib/step.wgsl");
         let units = shader!("lib/units.wgsl");
-        let matmul = |format: Format, arithmetic| {
-            let shared = vec![step, shader!("lib/matmul.wgsl"), units, shader!("lib/raws.wgsl")];
-            [shared, weight(format, subnormals), arithmetic_of(arithmetic, format)].concat()
+        let of_matmul = shader!("lib/matmul.wgsl");
+        let matmul = |format: Format, arithmetic, epilogues: Epilogues| {
+            let shared = vec![step, of_matmul, units, shader!("lib/raws.wgsl")];
+            [shared, epilogues.rows(), weight(format, subnormals), arithmetic_of(arithmetic, format)].concat()
         };
+        let experts = shader!("lib/experts.wgsl");
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
         let norm = shader!("lib/norm.wgsl");
@@ -222,26 +232,22 @@ impl Kernel {
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
             Self::Quantise => vec![step, shader!("quantise.wgsl")],
             Self::MatmulRows(format, arithmetic, _, epilogues) => {
-                let chunk = Some(chunk(format)).filter(|_| arithmetic == Arithmetic::F32);
-                let kernel = chunk.into_iter().chain([shader!("matmul_rows.wgsl")]).collect();
-                [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
+                let kernel = vec![shader!("matmul_rows.wgsl")];
+                [matmul(format, arithmetic, epilogues), epilogues.parts(), kernel].concat()
             }
             Self::MatmulSerial(Format::Float(float), _, _, epilogues) => {
-                let shared = vec![step, shader!("lib/matmul.wgsl"), units, shader!("lib/lane_none.wgsl")];
+                let shared = [vec![step, of_matmul, units, shader!("lib/lane_none.wgsl")], epilogues.rows()].concat();
                 let sums = vec![shader!("lib/serial_sums.wgsl")];
                 let kernel = vec![shader!("lib/serial_epilogues.wgsl"), shader!("matmul_serial.wgsl")];
                 [shared, weight2(float, subnormals), sums, epilogues.functions(), kernel].concat()
             }
             Self::MatmulTile(format, arithmetic, epilogues) | Self::MatmulSerial(format, arithmetic, _, epilogues) => {
-                // SwiftShader copies sums that a loop carries: too costly for at most two vec4s of weights, which are unrolled.
-                let chunk = if format.chunk() > 8 { shader!("lib/chunk_loop.wgsl") } else { chunk(format) };
-                let chunk = Some(chunk).filter(|_| arithmetic == Arithmetic::F32);
                 let sum = match self {
                     Self::MatmulTile(..) => shader!("lib/sum_by_lanes.wgsl"),
                     _ => shader!("lib/sum_in_order.wgsl"),
                 };
-                let kernel = chunk.into_iter().chain([sum, shader!("matmul_tile.wgsl")]).collect();
-                [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
+                let kernel = vec![sum, shader!("matmul_tile.wgsl")];
+                [matmul(format, arithmetic, epilogues), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
@@ -258,6 +264,9 @@ impl Kernel {
             Self::ShortConv => vec![step, shader!("short_conv.wgsl")],
             Self::DeltaNet(_) => vec![step, shader!("lib/delta_inputs.wgsl"), shader!("delta_net.wgsl")],
             Self::GateHeads => vec![step, sum, shader!("gate_heads.wgsl")],
+            Self::Route => vec![step, experts, shader!("route.wgsl")],
+            Self::Group => vec![step, experts, shader!("group.wgsl")],
+            Self::Combine => vec![step, experts, shader!("combine.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
             Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
@@ -293,12 +302,15 @@ impl Kernel {
         };
         let varying = match self {
             Self::Embed(format) => vec![constants(format)],
-            Self::MatmulTile(format, ..) => vec![constants(format), rows(Self::TILE)],
+            Self::MatmulTile(format, arithmetic, _) => {
+                [constants(format), rows(Self::TILE)].into_iter().chain(chunk(format, arithmetic, true)).collect()
+            }
             Self::MatmulSerial(format @ Format::Float(_), _, count, _) => {
                 vec![constants(format), repeated(shader!("lib/serial_rows.wgsl"), "ROWS", count)]
             }
-            Self::MatmulRows(format, _, count, _) | Self::MatmulSerial(format, _, count, _) => {
-                vec![constants(format), rows(count)]
+            Self::MatmulRows(format, arithmetic, count, _) | Self::MatmulSerial(format, arithmetic, count, _) => {
+                let chunk = chunk(format, arithmetic, matches!(self, Self::MatmulSerial(..)));
+                [constants(format), rows(count)].into_iter().chain(chunk).collect()
             }
             Self::Attention { vectors, threads, serial, .. } => {
                 let columns = if serial { 2 * threads } else { threads };
@@ -322,6 +334,9 @@ impl Kernel {
             Self::ShortConv,
             Self::DeltaNet(128),
             Self::GateHeads,
+            Self::Route,
+            Self::Group,
+            Self::Combine,
             Self::Mask,
             Self::Keep,
             Self::Logprobs,
@@ -355,14 +370,17 @@ impl Kernel {
         };
         for activation in Activation::ALL {
             for kv in kvs {
-                add_matmuls(Format::Float(Float::F16), Epilogues { activation, kv });
+                add_matmuls(Format::Float(Float::F16), Epilogues { activation, kv, experts: false });
             }
         }
         let is_rare = |scales| matches!(scales, Scales::Pairs(Float::F32 | Float::Bf16, group) if group != 64);
         let is_rare = |format: &Format| matches!(format, Format::Quantised { scales, .. } if is_rare(*scales));
         let formats: Vec<_> = Format::all().into_iter().filter(|format| !is_rare(format)).collect();
         for &format in formats.iter().filter(|format| **format != Format::Float(Float::F16)) {
-            add_matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16 });
+            add_matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16, experts: false });
+        }
+        for format in [Format::Float(Float::F32), Format::of_dtype(Dtype::Q4K)] {
+            add_matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16, experts: true });
         }
         for format in formats {
             all.extend([Self::Embed(format), Self::Fill(format)]);
@@ -383,6 +401,14 @@ impl Noise {
 impl Epilogues {
     fn parts(self) -> Vec<&'static str> {
         [self.functions(), vec![shader!("lib/scales.wgsl"), shader!("lib/epilogues.wgsl")]].concat()
+    }
+
+    /// Returns the fragments for the rows of a matmul.
+    fn rows(self) -> Vec<&'static str> {
+        match self.experts {
+            false => vec![shader!("lib/rows_all.wgsl")],
+            true => vec![shader!("lib/experts.wgsl"), shader!("lib/rows_of_experts.wgsl")],
+        }
     }
 
     /// Returns the epilogues' fragments.

@@ -1,7 +1,7 @@
 //! Table of architectures with the facts about each. No other module checks which architecture a model has.
 
 use super::names::{Names, Naming};
-use super::spec::{AttentionGate, QkNorm};
+use super::spec::{AttentionGate, ExpertScores, QkNorm};
 use super::table;
 use crate::error::{Error, Result};
 use serde::Serialize;
@@ -38,8 +38,12 @@ architectures! {
     Qwen2 => QWEN2,
     /// Qwen3, dense.
     Qwen3 => QWEN3,
+    /// Qwen3 with experts.
+    Qwen3Moe => QWEN3_MOE,
     /// Qwen3.5, dense, text only: gated attention in some layers, delta nets in the others.
     Qwen3_5 => QWEN3_5,
+    /// Qwen3.5 with experts.
+    Qwen3_5Moe => QWEN3_5_MOE,
     /// SmolLM3, with layers that do not rotate.
     SmolLm3 => SMOL_LM3,
     /// Gemma 3, text only.
@@ -66,6 +70,8 @@ architectures! {
     Ministral3 => MINISTRAL3,
     /// Granite 3 and 4, dense.
     Granite => GRANITE,
+    /// Granite 3 with experts.
+    GraniteMoe => GRANITE_MOE,
     /// Granite 4 of the hybrid architecture, with attention in all layers.
     GraniteMoeHybrid => GRANITE_MOE_HYBRID,
     /// Gemma 2.
@@ -74,6 +80,8 @@ architectures! {
     Olmo3 => OLMO3,
     /// OLMo 2.
     Olmo2 => OLMO2,
+    /// OLMoE.
+    Olmoe => OLMOE,
     /// EXAONE 4.
     Exaone4 => EXAONE4,
     /// Hunyuan, dense.
@@ -84,6 +92,8 @@ architectures! {
     Phi => PHI,
     /// LFM2 and LFM2.5: attention in some layers, short convolutions in the others.
     Lfm2 => LFM2,
+    /// LFM2 with experts.
+    Lfm2Moe => LFM2_MOE,
     /// LFM3: LFM2 with windows, gates of heads, and norms after each part.
     Lfm3 => LFM3,
     /// StableLM.
@@ -205,6 +215,28 @@ pub(super) struct RopeFacts {
     pub theta: f64,
 }
 
+/// Experts of an architecture.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExpertFacts {
+    /// Default of `num_experts`, or `num_local_experts`.
+    pub count: usize,
+    /// Default of `num_experts_per_tok`.
+    pub chosen: usize,
+    /// Default of `moe_intermediate_size`; `None`: experts have the width of the MLP.
+    pub width: Option<usize>,
+    pub scores: ExpertScores,
+    /// Default of `norm_topk_prob`; `None`: weights are always divided by their sum.
+    pub normalised: Option<bool>,
+    /// Default in GGUF files.
+    pub gguf_normalised: bool,
+    /// Default of `use_expert_bias`.
+    pub bias: bool,
+    /// Default of `num_dense_layers`, the first ones, which have no experts.
+    pub dense: usize,
+    /// Default of `shared_expert_intermediate_size`; `None`: there is no shared expert.
+    pub shared: Option<usize>,
+}
+
 /// A row of the table. For keys missing in `config.json`, defaults are those of the config class in transformers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
@@ -218,7 +250,7 @@ pub(super) struct Facts {
     pub gguf_names: &'static Names,
     /// Keys with a different name here: (usual name, name here).
     pub keys: &'static [(&'static str, &'static str)],
-    /// Keys that have no effect without experts.
+    /// Keys that have no effect.
     pub unused: &'static [&'static str],
     /// Older keys that win over newer ones: (older key, newer key).
     pub older: &'static [(&'static str, &'static str)],
@@ -271,6 +303,8 @@ pub(super) struct Facts {
     pub mlp_ratio: Option<usize>,
     /// `true`: the width of the MLP is made from `intermediate_size` if `block_auto_adjust_ff_dim` is true.
     pub adjusted_mlp: bool,
+    /// `None`: no layer has experts.
+    pub experts: Option<ExpertFacts>,
     /// Default of `conv_L_cache`, the taps of short convolutions; `None`: no layer has one.
     pub short_conv: Option<usize>,
     /// `true`: layers without attention are delta nets.

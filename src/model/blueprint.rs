@@ -1,6 +1,6 @@
 //! Blueprint of a model before it is on a device: its plan, the storage of its matrices, and its capacity.
 
-use super::{ConvHistory, DeltaHistory, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
+use super::{ConvHistory, DeltaHistory, MatrixId, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
@@ -77,6 +77,16 @@ impl Blueprint {
         self.layer_bytes(positions, positions).sum()
     }
 
+    /// Returns the bytes that a step of one token reads, of matrices that have `bytes` each: of experts, as many as a row uses.
+    pub fn read_per_token(&self, bytes: &[u64]) -> u64 {
+        let used = self.spec.experts.map_or(1, |experts| experts.used() as u64);
+        let read = |matrix: MatrixId| match self.plan.matrices[matrix.0].experts as u64 {
+            1 => bytes[matrix.0],
+            experts => bytes[matrix.0] / experts * used,
+        };
+        self.plan.multiplied().map(read).sum()
+    }
+
     /// Returns the layout of the history of a short convolution.
     pub fn history(&self, taps: usize) -> ConvHistory {
         ConvHistory::new(self.spec.hidden_size, taps, self.capacity.prefill_chunk.max(32))
@@ -145,7 +155,7 @@ pub struct Section {
 impl Section {
     /// Returns the section of a matrix whose only tensor has type `dtype`.
     pub fn all(plan: &MatrixPlan, dtype: Dtype, wanted: WeightDtype) -> Vec<Self> {
-        vec![Self { rows: 0..plan.rows, dtype: as_wanted(dtype, plan.cols, wanted) }]
+        vec![Self { rows: 0..plan.rows, dtype: as_wanted(dtype, plan, wanted) }]
     }
 
     /// Returns the layout on the GPU of a row of `cols` weights.
@@ -163,23 +173,30 @@ impl Section {
 fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
     let mut dtypes = Vec::new();
     for part in &plan.layout.parts {
-        let mut shape = [part.tensor_rows as u64, plan.cols as u64];
+        let mut shape = vec![part.tensor_rows as u64, plan.cols as u64];
         if plan.layout.transposed {
             shape.reverse();
+        }
+        if part.experts > 1 {
+            shape.splice(..1, [part.experts, part.tensor_rows / part.experts].map(|rows| rows as u64));
+        }
+        // GGUF files store a matrix of one row as a vector.
+        if part.tensor_rows == 1 && weights.get(&part.tensor).is_some_and(|tensor| tensor.shape.len() == 1) {
+            shape.remove(0);
         }
         let Tensor { dtype, file, .. } = weights.expect(&part.tensor, &shape)?;
         if plan.layout.transposed && dtype.block().elements > 1 {
             let rule = WeightsRule::UnsupportedDtype { tensor: part.tensor.clone(), dtype: dtype.name().into() };
             return Err(Error::BadWeights { file: file.clone(), rule });
         }
-        dtypes.push(as_wanted(*dtype, plan.cols, wanted));
+        dtypes.push(as_wanted(*dtype, plan, wanted));
     }
-    let dtype = |row| plan.layout.source(row).and_then(|(part, _)| dtypes.get(part)).copied().unwrap_or(Dtype::F32);
     let mut sections: Vec<Section> = Vec::new();
-    for row in 0..plan.rows {
-        match sections.last_mut().filter(|section| section.dtype == dtype(row)) {
+    for (row, source) in plan.layout.sources(0..plan.rows).enumerate() {
+        let dtype = source.and_then(|(part, _)| dtypes.get(part)).copied().unwrap_or(Dtype::F32);
+        match sections.last_mut().filter(|section| section.dtype == dtype) {
             Some(section) => section.rows.end += 1,
-            None => sections.push(Section { rows: row..row + 1, dtype: dtype(row) }),
+            None => sections.push(Section { rows: row..row + 1, dtype }),
         }
     }
     // Rows are stored in pairs. If the types in a pair differ, only f32 holds both.
@@ -189,9 +206,10 @@ fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDt
     Ok(sections)
 }
 
-fn as_wanted(dtype: Dtype, cols: usize, wanted: WeightDtype) -> Dtype {
-    let quantisable = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16) && cols.is_multiple_of(32);
+fn as_wanted(dtype: Dtype, plan: &MatrixPlan, wanted: WeightDtype) -> Dtype {
+    let quantisable = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16) && plan.cols.is_multiple_of(32);
     match wanted {
+        _ if plan.is_router => dtype,
         WeightDtype::F32 => Dtype::F32,
         WeightDtype::F16 => Dtype::F16,
         WeightDtype::Q8 if quantisable => Dtype::Q8_0,

@@ -1,6 +1,7 @@
 //! Reads `config.json`, or the same keys from a GGUF file, into a [`ModelSpec`], by the table of architectures.
 
 use super::architecture::{Architecture, AttentionScale, Facts, ProjectionBias, Residual};
+use super::config_experts::experts;
 use super::config_layers::layers;
 use super::config_rope::ropes;
 use super::keys::Keys;
@@ -136,6 +137,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         attention_gate: if keys.flag("use_attention_gate", true)? { facts.attention_gate } else { None },
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
+        experts: experts(&keys, facts, naming)?,
         layer_input_size: layer_input_size(&keys, facts)?,
         layer_scale: facts.layer_scale,
         tie_word_embeddings: keys.flag("tie_word_embeddings", facts.tie_word_embeddings)?,
@@ -157,6 +159,8 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
         ("attn_logit_softcapping", facts.attention_cap.is_some()),
         ("final_logit_softcapping", facts.logit_cap.is_some()),
         ("per_layer_config", facts.global_head_dim.is_some()),
+        ("num_experts", facts.experts.is_some()),
+        ("num_local_experts", facts.experts.is_some()),
     ];
     for key in REFUSED.iter().chain(facts.refused) {
         let value = keys.optional(key).filter(|value| {

@@ -2,6 +2,7 @@
 
 use super::architecture::{Facts, KvHeads, LayerTypes, Slides, Unrotated};
 use super::config::FACTORS;
+use super::config_experts::expert_layers;
 use super::keys::Keys;
 use super::names::Naming;
 use super::spec::{AttentionSpec, DeltaSpec, LayerSpec, Mixer};
@@ -9,7 +10,7 @@ use crate::error::Result;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
-const SIZES: RangeInclusive<usize> = 1..=1 << 18;
+pub(super) const SIZES: RangeInclusive<usize> = 1..=1 << 18;
 const HEADS: RangeInclusive<usize> = 1..=1024;
 const HEAD_DIMS: RangeInclusive<usize> = 4..=512;
 /// A thread of the kernel holds a column of a state.
@@ -34,10 +35,12 @@ pub(super) fn layers(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: us
     if facts.global_head_dim.is_some() {
         share_kv(keys, &mut mixers)?;
     }
-    let widths = widths(keys, facts, naming, hidden_size, &mixers)?;
-    let layers =
-        mixers.into_iter().zip(widths).map(|(mixer, intermediate_size)| LayerSpec { mixer, intermediate_size });
-    let layers: Vec<_> = layers.collect();
+    let mut widths = widths(keys, facts, naming, hidden_size, &mixers)?;
+    let has_experts = expert_layers(keys, facts, hidden_size, &mut widths)?;
+    let layers = mixers.into_iter().zip(widths).zip(has_experts);
+    let layers: Vec<_> = layers
+        .map(|((mixer, intermediate_size), has_experts)| LayerSpec { mixer, intermediate_size, has_experts })
+        .collect();
     check_heads(keys, &layers)?;
     check_widths(keys, &layers, hidden_size)?;
     Ok(layers)

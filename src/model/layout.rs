@@ -1,5 +1,7 @@
 //! Mapping from rows of checkpoint tensors to rows on the GPU.
 
+use std::ops::Range;
+
 /// Rows of checkpoint tensors that form one matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -18,6 +20,8 @@ pub struct Part {
     pub tensor: String,
     /// Rows of the whole tensor.
     pub tensor_rows: usize,
+    /// Experts whose rows the tensor stacks, as its first of three dimensions; 1: it has two.
+    pub experts: usize,
     /// First row used.
     pub first_row: usize,
     /// Number of rows used.
@@ -46,28 +50,39 @@ pub enum RowOrder {
 impl Part {
     /// Selects a whole tensor.
     pub(super) fn whole(tensor: String, rows: usize) -> Self {
-        Self { tensor, tensor_rows: rows, first_row: 0, rows }
+        Self { tensor, tensor_rows: rows, experts: 1, first_row: 0, rows }
     }
 }
 
 impl Layout {
-    /// Returns the part index and the row in that part's tensor for a row on the GPU; `None` past the end.
-    pub fn source(&self, row: usize) -> Option<(usize, usize)> {
-        let total: usize = self.parts.iter().map(|part| part.rows).sum();
-        let mut stacked = match self.order {
+    /// Returns the part index and the row in that part's tensor for each of some rows on the GPU; `None` past the end.
+    pub fn sources(&self, rows: Range<usize>) -> impl Iterator<Item = Option<(usize, usize)>> {
+        let mut end = 0;
+        let ends: Vec<usize> = self
+            .parts
+            .iter()
+            .map(|part| {
+                end += part.rows;
+                end
+            })
+            .collect();
+        rows.map(move |row| {
+            let stacked = self.stacked(row, end);
+            let index = ends.partition_point(|end| *end <= stacked);
+            let part = self.parts.get(index)?;
+            Some((index, part.first_row + stacked - (ends[index] - part.rows)))
+        })
+    }
+
+    /// Returns the index of a row on the GPU among all `total` rows as they are stacked.
+    fn stacked(&self, row: usize, total: usize) -> usize {
+        match self.order {
             RowOrder::Stacked => row,
             RowOrder::RotaryPairs { heads, head_dim, rotary } => {
                 let i = row % head_dim;
                 if row < heads * head_dim && i < rotary { row - i + i / 2 + i % 2 * (rotary / 2) } else { row }
             }
             RowOrder::Alternate => row % 2 * (total / 2) + row / 2,
-        };
-        for (index, part) in self.parts.iter().enumerate() {
-            if stacked < part.rows {
-                return Some((index, part.first_row + stacked));
-            }
-            stacked -= part.rows;
         }
-        None
     }
 }

@@ -3,6 +3,7 @@
 mod architecture;
 mod blueprint;
 mod config;
+mod config_experts;
 mod config_layers;
 mod config_rope;
 mod elements;
@@ -24,12 +25,12 @@ pub use config_rope::yarn_growth;
 pub use elements::Elements;
 pub use history::{CHECKPOINT, ConvHistory, DeltaHistory};
 pub use layout::{Layout, Part};
-pub use names::{DeltaNames, Names, Naming};
+pub use names::{DeltaNames, ExpertNames, Names, Naming};
 pub use op::{Input, Op, Output, Table};
 pub use plan::{MatrixId, MatrixPlan, Plan, VectorId, VectorPlan};
 pub use rope::rotary_table;
 pub use spec::{
-    Activation, AttentionGate, AttentionSpec, DeltaSpec, LayerSpec, Mixer, ModelSpec, QkNorm, QueryGrowth, RopeScaling,
-    RopeSpec, TokenSpec,
+    Activation, AttentionGate, AttentionSpec, DeltaSpec, ExpertScores, Experts, LayerSpec, Mixer, ModelSpec, QkNorm,
+    QueryGrowth, RopeScaling, RopeSpec, TokenSpec,
 };
 pub(crate) use stored::{stored_rows, vector};

@@ -55,6 +55,8 @@ pub struct Names {
     pub up: &'static [&'static str],
     /// Output projection of the MLP.
     pub down: &'static str,
+    /// Tensors of experts.
+    pub experts: ExpertNames,
     /// Norm of the MLP's output before it is added to the residual stream.
     pub post_mlp_norm: &'static str,
     /// Second embedding table, of the inputs of all layers [vocab, layers, layer input].
@@ -80,6 +82,46 @@ pub struct Names {
     /// `true`: gains of norms are stored as their difference from 1.
     pub gains_from_one: bool,
 }
+
+/// Tensors of experts: names without `.weight` and `.bias`. In the names of the experts' own tensors, `*` is the number of the expert; names
+/// without it have the tensors of all experts, one after another.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpertNames {
+    /// Projection to the scores of the experts [experts, hidden].
+    pub router: &'static str,
+    /// Bias of the scores [experts], with its suffix.
+    pub bias: &'static str,
+    /// Projections to gate and up, as two tensors or as one.
+    pub up: &'static [&'static str],
+    /// Output projection.
+    pub down: &'static str,
+    /// Projection to the score of the shared expert [1, hidden].
+    pub shared_gate: &'static str,
+    /// Gate and up of the shared expert.
+    pub shared_up: [&'static str; 2],
+    /// Output projection of the shared expert.
+    pub shared_down: &'static str,
+}
+
+const EXPERTS: ExpertNames = ExpertNames {
+    router: "mlp.gate",
+    bias: "",
+    up: &["mlp.experts.*.gate_proj", "mlp.experts.*.up_proj"],
+    down: "mlp.experts.*.down_proj",
+    shared_gate: "mlp.shared_expert_gate",
+    shared_up: ["mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"],
+    shared_down: "mlp.shared_expert.down_proj",
+};
+
+const GGUF_EXPERTS: ExpertNames = ExpertNames {
+    router: "ffn_gate_inp",
+    bias: "exp_probs_b.bias",
+    up: &["ffn_gate_exps", "ffn_up_exps"],
+    down: "ffn_down_exps",
+    shared_gate: "ffn_gate_inp_shexp",
+    shared_up: ["ffn_gate_shexp", "ffn_up_shexp"],
+    shared_down: "ffn_down_shexp",
+};
 
 /// Tensors of a gated delta net: names without `.weight`, and without `.bias` where there is no weight.
 #[derive(Debug, Clone, Copy)]
@@ -156,6 +198,7 @@ pub(super) const LLAMA: Names = Names {
     mlp_norm: "post_attention_layernorm",
     up: &["mlp.gate_proj", "mlp.up_proj"],
     down: "mlp.down_proj",
+    experts: EXPERTS,
     post_mlp_norm: "",
     layer_embedding: "",
     layer_inputs: "",
@@ -249,6 +292,7 @@ pub(super) const GGUF: Names = Names {
     up: &["ffn_gate", "ffn_up"],
     down: "ffn_down",
     post_mlp_norm: "post_ffw_norm",
+    experts: GGUF_EXPERTS,
     delta: GGUF_DELTA,
     ..LLAMA
 };
@@ -282,6 +326,16 @@ pub(super) const GGUF_GLM4: Names = Names { up: &["ffn_up"], ..GGUF_PERMUTED };
 pub(super) const GRANITE_MOE_HYBRID: Names =
     Names { up: &["shared_mlp.input_linear"], down: "shared_mlp.output_linear", ..LLAMA };
 
+pub(super) const GRANITE_MOE: Names = Names {
+    experts: ExpertNames {
+        router: "block_sparse_moe.router.layer",
+        up: &["block_sparse_moe.input_linear"],
+        down: "block_sparse_moe.output_linear",
+        ..EXPERTS
+    },
+    ..LLAMA
+};
+
 pub(super) const OLMO2: Names =
     Names { post_attention_norm: "post_attention_layernorm", post_mlp_norm: "post_feedforward_layernorm", ..LLAMA };
 
@@ -314,6 +368,17 @@ pub(super) const GGUF_LFM2: Names = Names {
     conv: "shortconv.conv",
     conv_out: "shortconv.out_proj",
     ..GGUF
+};
+
+pub(super) const LFM2_MOE: Names = Names {
+    experts: ExpertNames {
+        router: "feed_forward.gate",
+        bias: "feed_forward.expert_bias",
+        up: &["feed_forward.experts.*.w1", "feed_forward.experts.*.w3"],
+        down: "feed_forward.experts.*.w2",
+        ..EXPERTS
+    },
+    ..LFM2
 };
 
 pub(super) const NANO_CHAT: Names = Names { up: &["mlp.fc1"], down: "mlp.fc2", ..LLAMA };

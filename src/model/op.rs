@@ -3,8 +3,8 @@
 use super::plan::{MatrixId, VectorId};
 use super::spec::Activation;
 
-/// One step of the forward pass, and one dispatch. Attention over several blocks takes two, a split matrix one per piece, a fused norm none
-/// ([`Op::norm_by`]).
+/// One step of the forward pass, and one dispatch. Attention over several blocks and the choice of experts take two, a split matrix one per
+/// piece, a fused norm none ([`Op::norm_by`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Token ids or positions -> residual, normed for [`Op::EmbeddingNorm`], or layer inputs.
@@ -40,7 +40,7 @@ pub enum Op {
         /// Gain [layer_input_size].
         gain: VectorId,
     },
-    /// x W^T, with the epilogue fused.
+    /// x W^T, with the epilogue fused. If the matrix is of experts, for each expert that a row uses.
     Matmul {
         /// x.
         input: Input,
@@ -70,6 +70,13 @@ pub enum Op {
         /// Gain [value_dim] of a norm of each head before the gates, in a delta net.
         gain: Option<VectorId>,
     },
+    /// Projections to scores -> the experts of each row, and their weights.
+    Route {
+        /// Bias of the scores [experts], for the choice alone.
+        bias: VectorId,
+    },
+    /// Rows of experts -> their weighted sum, added to the residual.
+    Combine,
     /// Fused b, c and x, and the history of b x -> c times the convolution of b x.
     ShortConv {
         /// Layer, for its history.
@@ -139,7 +146,8 @@ pub enum Input {
 /// Destination of a matmul's result: the epilogue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Output {
-    /// Projections without changes, for [`Op::QkNorm`], [`Op::Gate`], [`Op::ShortConv`], [`Op::DeltaNet`] and [`Op::LayerInputNorm`].
+    /// Projections without changes, for [`Op::QkNorm`], [`Op::GateHeads`], [`Op::ShortConv`], [`Op::DeltaNet`], [`Op::Route`] and
+    /// [`Op::LayerInputNorm`].
     Projected,
     /// Rotated q, and k and v appended to the cache.
     Rotary {
@@ -155,6 +163,8 @@ pub enum Output {
     },
     /// Normed, for [`Op::PostNorm`].
     Normed,
+    /// Rows of experts [rows, experts used, hidden], for [`Op::Combine`].
+    Experts,
     /// MLP, `activation(gate) * up`.
     Gate {
         /// Bias [rows], gate and up alternating.

@@ -1,5 +1,6 @@
 //! Compiles a [`ModelSpec`] to a [`Plan`]: the matrices made from tensors, and the ordered kernel calls of a forward pass.
 
+mod experts;
 mod mixers;
 
 use super::architecture::{NormKind, Residual};
@@ -43,6 +44,10 @@ pub struct MatrixPlan {
     pub rows: usize,
     /// Inputs.
     pub cols: usize,
+    /// Experts whose matrices are stacked; 1: it belongs to none.
+    pub experts: usize,
+    /// `true`: the types that users request are for other matrices. A small error in the scores would choose other experts.
+    pub is_router: bool,
     /// Source of each row.
     pub layout: Layout,
 }
@@ -113,8 +118,8 @@ impl Plan {
         let ops: Vec<&Op> = self.body.iter().chain(&self.head).collect();
         let of_layer = |layer: &Range<usize>| {
             let with_norm = layer.clone().filter(|&at| ops[at].norm_by(ops[at + 1]).is_some()).count();
-            let attentions = ops[layer.clone()].iter().filter(|op| matches!(op, Op::Attention { .. })).count();
-            layer.len() - with_norm + attentions
+            let takes_two = |op: &&&Op| matches!(op, Op::Attention { .. } | Op::Route { .. });
+            layer.len() - with_norm + ops[layer.clone()].iter().filter(takes_two).count()
         };
         self.layers.iter().map(of_layer).collect()
     }
@@ -137,15 +142,18 @@ impl Builder<'_> {
     /// Adds a matrix of a layer; its parts are named without `.weight`.
     fn matrix(&mut self, label: &str, cols: usize, parts: &[Part], order: RowOrder) -> MatrixId {
         let layout = Layout { parts: suffixed(parts, "weight"), order, transposed: self.names.transposed };
-        self.matrices.push(MatrixPlan { label: label.into(), rows: rows(parts), cols, layout });
-        MatrixId(self.matrices.len() - 1)
+        self.add(label, cols, layout)
     }
 
     /// Adds an embedding table or LM head [rows, cols].
     fn table(&mut self, label: &str, tensor: &str, rows: usize, cols: usize) -> MatrixId {
         let parts = suffixed(&[Part::whole(tensor.into(), rows)], "weight");
-        let layout = Layout { parts, order: RowOrder::Stacked, transposed: false };
-        self.matrices.push(MatrixPlan { label: label.into(), rows, cols, layout });
+        self.add(label, cols, Layout { parts, order: RowOrder::Stacked, transposed: false })
+    }
+
+    fn add(&mut self, label: &str, cols: usize, layout: Layout) -> MatrixId {
+        let rows = rows(&layout.parts);
+        self.matrices.push(MatrixPlan { label: label.into(), rows, cols, experts: 1, is_router: false, layout });
         MatrixId(self.matrices.len() - 1)
     }
 
@@ -213,7 +221,7 @@ impl Builder<'_> {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
-        let LayerSpec { mixer, intermediate_size } = &spec.layers[layer];
+        let LayerSpec { mixer, intermediate_size, has_experts } = &spec.layers[layer];
         let hidden = spec.hidden_size;
 
         let input = if spec.residual == Residual::OnlyPostNorms { Input::Residual } else { Input::Normed };
@@ -246,6 +254,10 @@ impl Builder<'_> {
         self.body.extend(after);
 
         let activation = spec.mlp.activation;
+        if let Some(experts) = spec.experts.filter(|_| *has_experts) {
+            self.experts(layer, &experts, *intermediate_size, input);
+            return;
+        }
         let (what, order) =
             if spec.mlp.gated { ("gate and up", RowOrder::Alternate) } else { ("up", RowOrder::Stacked) };
         let up = self.up(*intermediate_size, name);
@@ -278,7 +290,7 @@ impl Builder<'_> {
     fn up(&self, rows: usize, name: impl Fn(&str) -> String) -> Vec<Part> {
         match self.names.up {
             [all] if self.spec.mlp.gated => {
-                let half = |first_row| Part { tensor: name(all), tensor_rows: 2 * rows, first_row, rows };
+                let half = |first_row| Part { first_row, rows, ..Part::whole(name(all), 2 * rows) };
                 vec![half(0), half(rows)]
             }
             tensors => tensors.iter().map(|tensor| Part::whole(name(tensor), rows)).collect(),
@@ -338,6 +350,7 @@ impl fmt::Display for Plan {
                         Output::Rotary { .. } => "rotate, append",
                         Output::Residual { .. } => "residual",
                         Output::Normed => "normed",
+                        Output::Experts => "rows of experts",
                         Output::Gate { .. } => "gate",
                         Output::Activate { input_of: None, .. } => "activate",
                         Output::Activate { input_of: Some(_), .. } => "activate, times the layer's input",
@@ -348,12 +361,21 @@ impl fmt::Display for Plan {
                 Op::LayerInputNorm { gain } => writeln!(f, "norm             {} -> layer inputs", vector(*gain))?,
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
                 Op::Attention { layer } => writeln!(f, "attention, merge layer {layer}")?,
+                Op::Route { .. } => writeln!(f, "route, group")?,
+                Op::Combine => writeln!(f, "combine          -> residual")?,
                 Op::GateHeads { layer, .. } => writeln!(f, "gate_heads       layer {layer}")?,
                 Op::ShortConv { layer, .. } => writeln!(f, "short_conv       layer {layer}")?,
                 Op::DeltaNet { layer, .. } => writeln!(f, "delta_net        layer {layer}")?,
             }
         }
         Ok(())
+    }
+}
+
+impl MatrixPlan {
+    /// Returns the rows of each expert.
+    pub fn outs(&self) -> usize {
+        self.rows / self.experts
     }
 }
 

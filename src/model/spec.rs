@@ -50,6 +50,8 @@ pub struct ModelSpec {
     pub qk_norm: Option<QkNorm>,
     /// MLP.
     pub mlp: Mlp,
+    /// Experts of some layers, in place of one MLP; `None`: no layer has any.
+    pub experts: Option<Experts>,
     /// Width of each layer's own input, made from a second embedding of the token; 0: layers have none.
     pub layer_input_size: usize,
     /// `true`: the residual stream is multiplied by a number after each layer.
@@ -95,8 +97,10 @@ impl From<&ModelSpec> for TokenSpec {
 pub struct LayerSpec {
     /// The part that lets a row depend on the rows before it.
     pub mixer: Mixer,
-    /// Width of the MLP.
+    /// Width of the MLP, or of each expert.
     pub intermediate_size: usize,
+    /// `true`: it has [`ModelSpec::experts`].
+    pub has_experts: bool,
 }
 
 impl LayerSpec {
@@ -247,6 +251,47 @@ pub struct Mlp {
     pub activation: Activation,
     /// `true`: all projections have biases.
     pub bias: bool,
+}
+
+/// Experts of a layer: MLPs of equal shape, of which each row uses a few. Their outputs are added, each times a weight.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Experts {
+    /// Experts to choose from.
+    pub count: usize,
+    /// Experts chosen for a row: those with the highest scores.
+    pub chosen: usize,
+    /// Experts that each row uses, numbered after the others. Their weight is a sigmoid of a score of their own.
+    pub shared: usize,
+    /// Function of the router's results that makes scores.
+    pub scores: ExpertScores,
+    /// `true`: weights are divided by their sum.
+    pub normalised: bool,
+    /// `true`: a bias is added to the scores, for the choice alone.
+    pub bias: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+}
+
+impl Experts {
+    /// Returns the number of all experts.
+    pub fn all(&self) -> usize {
+        self.count + self.shared
+    }
+
+    /// Returns the number of experts that a row uses.
+    pub fn used(&self) -> usize {
+        self.chosen + self.shared
+    }
+}
+
+/// Functions of a router's results, over all experts that it chooses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpertScores {
+    /// Softmax.
+    Softmax,
+    /// Sigmoid of each.
+    Sigmoid,
 }
 
 /// Pointwise functions.

@@ -3,6 +3,7 @@
 use super::{MatrixPlan, Part, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
 use crate::weights::{Dtype, Source, Tensor, Weights, narrow, widen};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -14,19 +15,18 @@ pub(crate) async fn stored_rows<S: Source>(
     rows: Range<usize>,
     put: &mut dyn FnMut(usize, &[u8]),
 ) -> Result<()> {
-    let sources: Vec<_> = rows.map(|row| plan.layout.source(row)).collect();
+    let mut sources: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    for (to, (part, row)) in plan.layout.sources(rows).enumerate().filter_map(|(to, source)| Some((to, source?))) {
+        sources.entry(part).or_default().push((to, row));
+    }
     let row_bytes = dtype.bytes(plan.cols as u64).unwrap_or(0) as usize;
-    for (index, part) in plan.layout.parts.iter().enumerate() {
-        let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
-        let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
-        let bytes = stored(weights, part, plan, dtype, first..last + 1).await?;
-        for (to, source) in sources.iter().enumerate() {
-            if let Some((_, row)) = source.filter(|(part, _)| *part == index)
-                && let Some(from) =
-                    bytes.get((row - first as usize) * row_bytes..).and_then(|rest| rest.get(..row_bytes))
-            {
-                put(to, from);
-            }
+    for (part, places) in sources {
+        let rows = || places.iter().map(|(_, row)| *row as u64);
+        let (Some(first), Some(last)) = (rows().min(), rows().max()) else { continue };
+        let bytes = stored(weights, &plan.layout.parts[part], plan, dtype, first..last + 1).await?;
+        for (to, row) in places {
+            let from = bytes.get((row - first as usize) * row_bytes..).and_then(|rest| rest.get(..row_bytes));
+            from.into_iter().for_each(|from| put(to, from));
         }
     }
     Ok(())
@@ -41,12 +41,13 @@ async fn stored<S: Source>(
     rows: Range<u64>,
 ) -> Result<Vec<u8>> {
     let name = &part.tensor;
-    let Some(Tensor { dtype, file, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
+    let Some(Tensor { dtype, file, shape, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
     let bytes = if plan.layout.transposed {
         let all = weights.read_rows(name, 0..plan.cols as u64).await?;
         columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
     } else {
-        weights.read_rows(name, rows).await?
+        let whole = 0..plan.cols as u64;
+        weights.read_rows(name, if shape.len() == 1 { whole } else { rows }).await?
     };
     if *dtype == wanted {
         return Ok(bytes);
@@ -74,10 +75,10 @@ pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -
             _ => weights.read_f32(&part.tensor).await?.into(),
         });
     }
-    let value = |i| match plan.layout.source(i) {
+    let value = |source: Option<(usize, usize)>| match source {
         None => plan.elements.from_stored(0.0),
         // The lengths were checked with the headers.
         Some((part, row)) => plan.elements.from_stored(read[part][row]),
     };
-    Ok((0..plan.len).map(value).collect())
+    Ok(plan.layout.sources(0..plan.len).map(value).collect())
 }

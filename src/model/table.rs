@@ -1,7 +1,9 @@
 //! Rows of the table of architectures: facts about each.
 
+mod experts;
 mod layer_norms;
 
+pub(super) use experts::{GRANITE_MOE, LFM2_MOE, OLMOE, QWEN3_5_MOE, QWEN3_MOE};
 pub(super) use layer_norms::{COHERE2, GPT_BIG_CODE, GPT_NEO_X, GPT2, PHI, STABLE_LM, STAR_CODER2};
 
 use super::architecture::{
@@ -55,6 +57,7 @@ pub(super) const LLAMA: Facts = Facts {
     mlp_bias: MLP_BIAS,
     mlp_ratio: None,
     adjusted_mlp: false,
+    experts: None,
     short_conv: None,
     delta_net: false,
     scaled_embedding: false,

@@ -121,7 +121,8 @@ impl Learned {
         // The size of a target on a server is unknown.
         let step = if target > 0.0 { step } else { FAR_STEP };
         // Errors are ignored here: the first generation would report them.
-        let timings = time_rounds(engine, draft.is_some(), step).await.unwrap_or(Timings::guess(step));
+        let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
+        let timings = time_rounds(engine, draft.is_some(), step, vocab).await.unwrap_or(Timings::guess(step));
         engine.truncate(0);
         Self { lookahead: None, adaptive: Adaptive::new(timings) }
     }

@@ -18,23 +18,28 @@ const MOST_WAITING: f64 = 0.5;
 /// Times plain rounds, rounds of 8 rows, rounds with one draft step (if there is a draft model), and plain rounds submitted
 /// ahead. Also times rounds of 4 and 2 rows until 100 ms have passed, and of 16 rows if plain rounds are quick. Skips kernels
 /// that are not compiled yet; in a browser their compilation starts now and continues during the first text. Leaves the cache
-/// empty. `step`: estimated cost of a draft step, in plain rounds.
+/// empty. `step`: estimated cost of a draft step, in plain rounds; `vocab`: tokens that may be read.
 ///
 /// WebAssembly gets faster as it runs. So plain rounds, the unit for all others, run first, but count only when they are timed
 /// again at the end. If rounds are quick, 16 rows run before 8, because both use the same loops.
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and device errors.
-pub(super) async fn time_rounds(target: &mut dyn Queue, has_draft_model: bool, step: f64) -> Result<Timings> {
+pub(super) async fn time_rounds(
+    target: &mut dyn Queue,
+    has_draft_model: bool,
+    step: f64,
+    vocab: usize,
+) -> Result<Timings> {
     let began = Instant::now();
     let (plain, one) = (Draft::Tokens(Vec::new()), Draft::Model(1));
     let is_quick = time(target, &plain).await? < ENOUGH.as_secs_f64();
-    let sixteen = if is_quick { time_ready(target, 16).await? } else { None };
-    let eight = time_ready(target, 8).await?;
+    let sixteen = if is_quick { time_ready(target, 16, vocab).await? } else { None };
+    let eight = time_ready(target, 8, vocab).await?;
     let mut few = [(4, None), (2, None)];
     for (rows, seconds) in &mut few {
         if began.elapsed() < MOST {
-            *seconds = time_ready(target, *rows).await?;
+            *seconds = time_ready(target, *rows, vocab).await?;
         }
     }
     let drafts = has_draft_model && 1 < target.capacity() && target.ready(&one).await?;
@@ -63,8 +68,9 @@ pub(super) async fn time_rounds(target: &mut dyn Queue, has_draft_model: bool, s
 }
 
 /// Returns the seconds of a round of `rows` rows; `None` if its kernels are not ready or the cache has no room for it.
-async fn time_ready(target: &mut dyn Queue, rows: usize) -> Result<Option<f64>> {
-    let draft = Draft::Tokens(vec![0; rows - 1]);
+async fn time_ready(target: &mut dyn Queue, rows: usize, vocab: usize) -> Result<Option<f64>> {
+    // Rows of equal tokens would use the same experts.
+    let draft = Draft::Tokens((1..rows).map(|row| (row * vocab / rows) as u32).collect());
     if rows > target.capacity() || !target.ready(&draft).await? {
         return Ok(None);
     }

@@ -75,15 +75,19 @@ pub struct FilePlace {
 }
 
 impl Tensor {
-    /// Returns the number of rows, which is the first dimension; 1 for a scalar.
+    /// Returns the number of rows: the product of all dimensions but the last, or the elements of a vector; 1 for a scalar.
     pub fn rows(&self) -> u64 {
-        self.shape.first().copied().unwrap_or(1)
+        match &self.shape[..] {
+            [] => 1,
+            [elements] => *elements,
+            // This cannot overflow: the header check computed the same product, with zeros as ones.
+            [rows @ .., _] => rows.iter().product(),
+        }
     }
 
-    /// Returns the number of elements per row, which is the product of the other dimensions.
+    /// Returns the number of elements per row: the last dimension, or 1 for a vector or a scalar.
     pub fn row_elements(&self) -> u64 {
-        // This cannot overflow: the header check computed the same product, with zeros as ones.
-        self.shape.iter().skip(1).product()
+        if let [_, .., last] = self.shape[..] { last } else { 1 }
     }
 
     /// Returns the number of bytes in the files.

@@ -6,9 +6,11 @@
 //! and slow: for tests and small models.
 
 mod delta;
+mod mlp;
 mod model;
 
 pub use self::delta::{DeltaVectors, delta_net, gate_normed};
+pub use self::mlp::{combine, group, route};
 pub use self::model::Model;
 
 use foretoken::KvDtype;

@@ -29,23 +29,48 @@ impl Small {
             "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": Self::HIDDEN,
             "max_position_embeddings": 256,
         });
+        Self::of(config, 1, types)
+    }
+
+    /// Returns a Qwen3 with four experts of the same size, of which each row uses two.
+    pub fn with_experts(types: [Dtype; 9]) -> Self {
+        let config = json!({
+            "model_type": "qwen3_moe", "vocab_size": Self::VOCAB, "hidden_size": Self::HIDDEN, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": Self::HIDDEN, "num_experts": 4,
+            "num_experts_per_tok": 2, "moe_intermediate_size": Self::HIDDEN, "max_position_embeddings": 256,
+        });
+        let mut small = Self::of(config, 4, types);
+        let layer = |name: &str| format!("model.layers.0.{name}.weight");
+        for name in ["self_attn.q_norm", "self_attn.k_norm"] {
+            small.tensors.push((layer(name), vec![64], Dtype::F32, 1f32.to_le_bytes().repeat(64)));
+        }
+        let router = random_weights(&mut Random(20), Dtype::F32, 4 * Self::HIDDEN);
+        small.tensors.push((layer("mlp.gate"), vec![4, Self::HIDDEN], Dtype::F32, router));
+        small
+    }
+
+    fn of(config: serde_json::Value, experts: usize, types: [Dtype; 9]) -> Self {
         let spec = parse_config(config.to_string().as_bytes(), None).unwrap();
         let layer = |name: &str| format!("model.layers.0.{name}.weight");
         let hidden = Self::HIDDEN;
-        let matrices = [
-            ("model.embed_tokens.weight".into(), Self::VOCAB, hidden),
-            (layer("self_attn.q_proj"), hidden, hidden),
-            (layer("self_attn.k_proj"), hidden / 2, hidden),
-            (layer("self_attn.v_proj"), hidden / 2, hidden),
-            (layer("self_attn.o_proj"), hidden, hidden),
-            (layer("mlp.gate_proj"), hidden, hidden),
-            (layer("mlp.up_proj"), hidden, hidden),
-            (layer("mlp.down_proj"), hidden, hidden),
-            ("lm_head.weight".into(), Self::VOCAB, hidden),
+        let [embedding, q, k, v, o, gate, up, down, head] = types;
+        let mut matrices = vec![
+            ("model.embed_tokens.weight".into(), Self::VOCAB, hidden, embedding),
+            (layer("self_attn.q_proj"), hidden, hidden, q),
+            (layer("self_attn.k_proj"), hidden / 2, hidden, k),
+            (layer("self_attn.v_proj"), hidden / 2, hidden, v),
+            (layer("self_attn.o_proj"), hidden, hidden, o),
         ];
+        for expert in 0..experts {
+            let mlp = if experts > 1 { format!("mlp.experts.{expert}") } else { "mlp".into() };
+            for (name, dtype) in [("gate_proj", gate), ("up_proj", up), ("down_proj", down)] {
+                matrices.push((layer(&format!("{mlp}.{name}")), hidden, hidden, dtype));
+            }
+        }
+        matrices.push(("lm_head.weight".into(), Self::VOCAB, hidden, head));
         let mut random = Random(16);
         let mut tensors = Vec::new();
-        for ((name, rows, cols), dtype) in matrices.into_iter().zip(types) {
+        for (name, rows, cols, dtype) in matrices {
             tensors.push((name, vec![rows, cols], dtype, random_weights(&mut random, dtype, rows * cols)));
         }
         for name in [layer("input_layernorm"), layer("post_attention_layernorm"), "model.norm.weight".into()] {

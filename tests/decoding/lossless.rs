@@ -273,7 +273,7 @@ fn a_shared_prefix_is_reused_and_changes_nothing() {
 }
 
 /// Checks a round: one submission, one readback of at most 256 bytes, nothing created, 5 dispatches per layer in one block of positions
-/// (6 with normalised heads, plus 2 or 4 for norms that matmuls cannot do).
+/// (6 with normalised heads, plus 2 or 4 for norms that matmuls cannot do, plus 5 for experts).
 fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
     let gpu = engine.gpu().clone();
     engine.truncate(0);
@@ -314,7 +314,9 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             let more = usize::from(spec.qk_norm.is_some()) + 2 * usize::from(spec.attention_gate.is_some());
             // A delta net takes the recurrence and its gates.
             let gates = usize::from(layer.delta_net().is_some());
-            assert_eq!(*count, 5 + more * has_attention(layer) + gates + norms, "{what}");
+            // Experts take a router, their choice, their lists, a sum and a norm.
+            let experts = 5 * usize::from(layer.has_experts);
+            assert_eq!(*count, 5 + more * has_attention(layer) + gates + experts + norms, "{what}");
         }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
         let embeds = 1 + usize::from(spec.learned_positions) + usize::from(spec.embedding_norm) + inputs;

@@ -98,6 +98,7 @@ GEMMA4 = {
 }
 LFM3 = {"layer_types": ["conv", "full_attention", "sliding_attention", "conv"] * 8, "rope_parameters": PROPORTIONAL}
 DELTA_NETS = {"layer_types": ["linear_attention", "full_attention"] * 16}
+SPARSE = {"mlp_only_layers": [1], "decoder_sparse_step": 2}
 MROPE = {"mrope_interleaved": True, "mrope_section": [11, 11, 10]}
 OTHERS = {
     "phi3": [
@@ -188,6 +189,29 @@ OTHERS = {
         {"partial_rotary_factor": 0.5, "rope_theta": 5e5},
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5, **MROPE}},
     ],
+    "qwen3_5_moe_text": [
+        {},
+        {**DELTA_NETS, "num_experts": 16, "num_experts_per_tok": 4, "head_dim": 64},
+        {"moe_intermediate_size": 256, "shared_expert_intermediate_size": 256},
+    ],
+    "qwen3_moe": [
+        {},
+        {**NO_IDS, **SPARSE, "norm_topk_prob": True, "num_experts": 64, "num_experts_per_tok": 4},
+        {"num_local_experts": 16, "moe_intermediate_size": 48, "num_key_value_heads": 8, "head_dim": 64},
+    ],
+    "olmoe": [
+        {},
+        {**NO_IDS, "num_experts": 16, "num_experts_per_tok": 2, "norm_topk_prob": True, "rope_theta": 5e5},
+    ],
+    "granitemoe": [
+        {},
+        {**NO_IDS, "num_local_experts": 16, "num_experts_per_tok": 4, "num_key_value_heads": 8},
+    ],
+    "lfm2_moe": [
+        {},
+        {"num_experts": 16, "num_experts_per_tok": 2, "num_dense_layers": 3, "norm_topk_prob": False},
+        {**NO_IDS, "use_expert_bias": False, "routed_scaling_factor": 2.5, "moe_intermediate_size": 48},
+    ],
     "stablelm": [
         {},
         NO_IDS,
@@ -251,7 +275,7 @@ def ropes(config, head_dim):
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = "full_attention" in parameters
     tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
-    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config", "StableLmConfig", "Qwen3_5TextConfig"]
+    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig", "Glm4Config", "StableLmConfig", "Qwen3_5TextConfig", "Qwen3_5MoeTextConfig"]
     if type(config).__name__ == "Gemma4TextConfig":
         layers = [config.layer_types.index(kind) for kind in ["full_attention", "sliding_attention"]]
         head_dims = [config.per_layer_config[layer].head_dim for layer in layers]
@@ -279,6 +303,24 @@ def delta_net(config):
     """Returns heads and head sizes of keys, then of values."""
     sides = ["key", "value"]
     return [getattr(config, key) for side in sides for key in (f"linear_num_{side}_heads", f"linear_{side}_head_dim")]
+
+
+def experts(config):
+    """Returns numbers of experts, and the layers that have them."""
+    get = lambda default, *keys: next((getattr(config, key) for key in keys if hasattr(config, key)), default)
+    dense, step, listed = get(0, "num_dense_layers"), get(1, "decoder_sparse_step"), get([], "mlp_only_layers")
+    has = lambda layer: layer >= dense and (layer + 1) % step == 0 and layer not in listed
+    width = get(0, "moe_intermediate_size", "intermediate_size")
+    return {
+        "count": get(0, "num_experts", "num_local_experts"),
+        "chosen": config.num_experts_per_tok,
+        "width": width,
+        "shared": get(0, "shared_expert_intermediate_size") // width,
+        "normalised": get(True, "norm_topk_prob"),
+        "bias": get(False, "use_expert_bias"),
+        "scale": get(1.0, "routed_scaling_factor"),
+        "layers": digits(has(layer) for layer in range(config.num_hidden_layers)),
+    }
 
 
 def rope(config, table, rotary_dim):
@@ -327,13 +369,15 @@ def facts(model_type, config):
     output_bias = {"seed_oss": "attention_out_bias", "glm4": "none"}.get(model_type, "attention_bias")
     eos = config.eos_token_id
     inner = mlp_width(config) if model_type == "lfm2" else getattr(config, "intermediate_size", None)
+    has_experts = hasattr(config, "num_experts_per_tok")
+    inner = inner if not has_experts or "0" in experts(config)["layers"] else None
     tables = ropes(config, head_dim)
     attending = convolutions(config).count("0")
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending
-    scale = {"gemma3_text": getattr(config, "query_pre_attn_scalar", 0), "gemma4_text": 1}.get(model_type, head_dim)
+    scale = {"gemma3_text": getattr(config, "query_pre_attn_scalar", 0), "gemma4_text": 1, "granitemoe": 1}.get(model_type, head_dim)
     parallel = "parallel_one_norm" if model_type == "stablelm" else "parallel"
     usual = "post_norms" if has("use_sandwich_norm") else RESIDUALS.get(model_type, "sequential")
-    activation = "silu" if model_type in ["lfm2", "lfm3"] else get("activation_function", "hidden_activation", "hidden_act")
+    activation = "silu" if model_type.startswith("lfm") else get("activation_function", "hidden_activation", "hidden_act")
     return {
         "num_key_value_heads": getattr(first, "num_key_value_heads", heads),
         "head_dim": head_dim,
@@ -352,7 +396,8 @@ def facts(model_type, config):
         "window": config.sliding_window if any(slides(model_type, config)) else None,
         "slides": digits(slides(model_type, config)),
         **({"layers": layers(config)} if model_type == "gemma4_text" else {}),
-        **({"delta_net": delta_net(config)} if model_type == "qwen3_5_text" else {}),
+        **({"delta_net": delta_net(config)} if model_type.startswith("qwen3_5") else {}),
+        **({"experts": experts(config)} if has_experts else {}),
         "rotates": digits(rotates[: config.num_hidden_layers]),
         "bos_token_id": config.bos_token_id,
         "eos_token_id": eos if isinstance(eos, list) else [] if eos is None else [eos],

@@ -20,9 +20,9 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 
 /// Bounds on mse(gpu, twin) / mse(twin, 0), by class of kernel.
-const POINTWISE: f64 = 1e-12;
+pub(super) const POINTWISE: f64 = 1e-12;
 const NORM: f64 = 1e-10;
-const MATMUL: f64 = 1e-10;
+pub(super) const MATMUL: f64 = 1e-10;
 /// A recurrence adds its rounding up.
 const DELTA: f64 = 1e-10;
 const fn attention_bound(kv: KvDtype) -> f64 {
@@ -49,35 +49,35 @@ fn same(got: f32, want: f32) -> bool {
     got.to_bits() == want.to_bits() || want.is_subnormal() && got == 0.0
 }
 
-fn bits(values: &[f32]) -> Vec<u32> {
+pub(super) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-fn stride(width: usize) -> usize {
+pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
 /// Pads rows of `width` with zeros to rows of `stride`.
-fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
+pub(super) fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| [row, &vec![0.0; stride - width]].concat()).collect()
 }
 
 /// A matrix [rows, cols] in the layout of upload.rs: rows of whole 16-byte units, floats padded with zeros, sixteen rows
 /// interleaved.
-struct Matrix {
+pub(super) struct Matrix {
     format: Format,
     packed: Vec<u8>,
     row: Row,
     /// Values that the bytes represent [rows, cols].
-    values: Vec<f32>,
+    pub values: Vec<f32>,
 }
 
 impl Matrix {
-    fn new(dtype: Dtype, values: &[f32], cols: usize) -> Self {
+    pub fn new(dtype: Dtype, values: &[f32], cols: usize) -> Self {
         Self::stored(dtype, &narrow(dtype, values).unwrap(), cols)
     }
 
-    fn stored(dtype: Dtype, stored: &[u8], cols: usize) -> Self {
+    pub fn stored(dtype: Dtype, stored: &[u8], cols: usize) -> Self {
         let format = Format::of_dtype(dtype);
         let row = format.row(cols);
         let rows = stored.chunks_exact(dtype.bytes(cols as u64).unwrap() as usize);
@@ -305,7 +305,7 @@ fn norms_equal_their_twins_and_rows_are_alone() {
 
 /// A kernel variant that computes a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Way {
+pub(super) enum Way {
     /// matmul_rows with this many rows per workgroup.
     Rows(u32),
     /// matmul_tile, summed by lanes like matmul_rows.
@@ -315,7 +315,7 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [Self; 10] = [
+    pub const ALL: [Self; 10] = [
         Self::Rows(1),
         Self::Rows(2),
         Self::Rows(4),
@@ -329,7 +329,7 @@ impl Way {
     ];
 
     /// Returns the variant for a single row with the same order of sums.
-    fn alone(self) -> Self {
+    pub fn alone(self) -> Self {
         match self {
             Self::Rows(_) | Self::Tile => Self::Rows(1),
             Self::Serial(_) => Self::Serial(1),
@@ -344,7 +344,7 @@ impl Way {
         }
     }
 
-    fn kernel(self, format: Format, arithmetic: Arithmetic, epilogues: Epilogues) -> Kernel {
+    pub fn kernel(self, format: Format, arithmetic: Arithmetic, epilogues: Epilogues) -> Kernel {
         match self {
             Self::Rows(rows) => Kernel::MatmulRows(format, arithmetic, rows, epilogues),
             Self::Tile => Kernel::MatmulTile(format, arithmetic, epilogues),
@@ -369,7 +369,7 @@ fn some_ways(case: usize) -> [Way; 5] {
 }
 
 /// Options of epilogues that these products do not have.
-const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F32 };
+pub(super) const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F32, experts: false };
 
 /// Returns the bindings of a matmul, with placeholders for those that its epilogue does not use.
 fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
@@ -378,12 +378,12 @@ fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
     bindings.iter().cloned().chain(unused).collect()
 }
 
-struct Product {
-    format: Format,
-    arithmetic: Arithmetic,
-    rows: usize,
-    outs: usize,
-    step: Slice,
+pub(super) struct Product {
+    pub format: Format,
+    pub arithmetic: Arithmetic,
+    pub rows: usize,
+    pub outs: usize,
+    pub step: Slice,
     weights: Slice,
     row: [u32; 3],
     x: Slice,
@@ -396,10 +396,12 @@ struct Product {
     cap: f32,
     /// Numbers per row of factors for activated results, and the first of them.
     factors: [u32; 2],
+    /// First expert of the matrix, number of its experts, and choices that share a row of x.
+    pub experts: [u32; 3],
 }
 
 impl Product {
-    fn new(lab: &Lab, x: &[f32], matrix: &Matrix, cols: usize, position: usize) -> Self {
+    pub fn new(lab: &Lab, x: &[f32], matrix: &Matrix, cols: usize, position: usize) -> Self {
         let rows = x.len() / cols;
         Self {
             format: matrix.format,
@@ -415,6 +417,7 @@ impl Product {
             scale: 1.0,
             cap: 0.0,
             factors: [0; 2],
+            experts: [0, 0, 1],
         }
     }
 
@@ -431,12 +434,32 @@ impl Product {
         y_stride: usize,
         targets: &[(u32, Slice)],
     ) {
+        self.run_in(
+            lab,
+            way.kernel(self.format, self.arithmetic, epilogues),
+            epilogue,
+            y_stride,
+            targets,
+            way.grid(self.outs, self.rows),
+        );
+    }
+
+    /// Runs a kernel with any number of workgroups.
+    pub fn run_in(
+        &self,
+        lab: &Lab,
+        kernel: Kernel,
+        epilogue: Epilogue,
+        y_stride: usize,
+        targets: &[(u32, Slice)],
+        grid: [u32; 3],
+    ) {
         let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue as u32];
         let factors = [1.0, self.scale, self.cap].map(f32::to_bits);
-        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &factors, &self.factors].concat());
+        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &factors, &self.factors, &self.experts].concat());
         let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         let bindings = with_unused(lab, &[&bindings, targets].concat());
-        lab.run(way.kernel(self.format, self.arithmetic, epilogues), way.grid(self.outs, self.rows), &bindings);
+        lab.run(kernel, grid, &bindings);
     }
 
     fn store(&self, lab: &Lab, way: Way) -> Vec<f32> {
@@ -665,7 +688,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let bindings = [
                 // The head's rows: from row 2 on, of 5.
                 (0, lab.step_of([0, 5, 0, 2], StatePass::default())),
-                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits), &[0, 0]].concat())),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits), &[0; 5]].concat())),
                 (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (6, y.slice()),

@@ -62,7 +62,7 @@ fn traffic(kernel: Kernel, threads: usize, outs: usize, row: Row) -> (usize, usi
 
 #[test]
 fn nearly_all_of_what_is_read_is_used_and_read_once() {
-    let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16 };
+    let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16, experts: false };
     for dtype in [Dtype::F16, Dtype::F32, Dtype::Q4_0, Dtype::Q8_0, Dtype::Q4K] {
         let format = Format::of_dtype(dtype);
         for (cols, outs) in [(256, 48), (768, 576), (2048, 256)] {
@@ -88,7 +88,7 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
 /// that holds them) double.
 #[test]
 fn thirty_two_rows_cost_at_most_2_1_times_what_sixteen_do() {
-    let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16 };
+    let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16, experts: false };
     for format in Format::all() {
         for serial in [false, true] {
             let [rows, _] = Kernel::matmul(format, Arithmetic::F32, Some(16), epilogues, serial).tile().unwrap();

@@ -146,6 +146,21 @@ fn facts(spec: &ModelSpec) -> Value {
     if let Some(delta) = spec.layers.iter().find_map(LayerSpec::delta_net) {
         facts["delta_net"] = json!([delta.key_heads, delta.key_dim, delta.value_heads, delta.value_dim]);
     }
+    if let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.has_experts)) {
+        let digit = |layer: &LayerSpec| if layer.has_experts { '1' } else { '0' };
+        facts["experts"] = json!({
+            "count": experts.count,
+            "chosen": experts.chosen,
+            "width": layer.intermediate_size,
+            "shared": experts.shared,
+            "normalised": experts.normalised,
+            "bias": experts.bias,
+            "scale": experts.scale,
+            "layers": spec.layers.iter().map(digit).collect::<String>(),
+        });
+        let dense = spec.layers.iter().find(|layer| !layer.has_experts);
+        facts["intermediate_size"] = dense.map(|layer| layer.intermediate_size).into();
+    }
     // Facts about each layer of Gemma 4.
     if spec.layer_scale {
         let own = spec.attentions().filter(|attention| attention.kv_layer.is_none());
@@ -190,7 +205,7 @@ fn keys_that_a_config_leaves_out_are_what_they_are_in_transformers() {
 }
 
 /// Keys of the config classes that change nothing here: about training, other heads, or how transformers computes.
-const HARMLESS: [&str; 24] = [
+const HARMLESS: [&str; 26] = [
     "attention_dropout",
     "attention_softmax_in_fp32",
     "attn_pdrop",
@@ -200,11 +215,13 @@ const HARMLESS: [&str; 24] = [
     "hidden_dropout",
     "initializer_range",
     "is_decoder",
+    "output_router_logits",
     "pad_token_id",
     "pretraining_tp",
     "reorder_and_upcast_attn",
     "resid_pdrop",
     "residual_dropout",
+    "router_aux_loss_coef",
     "scale_attention_softmax_in_fp32",
     "summary_activation",
     "summary_first_dropout",

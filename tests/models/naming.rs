@@ -11,10 +11,25 @@ use half::{bf16, f16};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 71] = [
+const NAMES: [(&str, &str); 82] = [
+    ("mlp.shared_expert_gate", "ffn_gate_inp_shexp#"),
+    ("mlp.shared_expert.gate_proj", "ffn_gate_shexp#"),
+    ("mlp.shared_expert.up_proj", "ffn_up_shexp#"),
+    ("mlp.shared_expert.down_proj", "ffn_down_shexp#"),
+    ("feed_forward.expert_bias", "exp_probs_b.bias"),
+    ("mlp.gate.", "ffn_gate_inp#."),
+    ("feed_forward.gate.", "ffn_gate_inp#."),
+    ("block_sparse_moe.router.layer", "ffn_gate_inp#"),
+    ("block_sparse_moe.output_linear", "ffn_down_exps"),
+    (".w1.", ".gate_proj."),
+    (".w2.", ".down_proj."),
+    (".w3.", ".up_proj."),
+    ("feed_forward.experts", "mlp.experts"),
+    ("feed_forward.", "mlp."),
     ("linear_attn.in_proj_qkv", "attn_qkv"),
     ("linear_attn.in_proj_z", "attn_gate"),
     ("linear_attn.in_proj_b", "ssm_beta"),
@@ -65,9 +80,6 @@ const NAMES: [(&str, &str); 71] = [
     ("conv.conv.", "shortconv.conv."),
     (".conv.in_proj", ".shortconv.in_proj#"),
     (".conv.out_proj", ".shortconv.out_proj#"),
-    ("feed_forward.w1", "ffn_gate"),
-    ("feed_forward.w2", "ffn_down"),
-    ("feed_forward.w3", "ffn_up"),
     ("self_attn.q_", "attn_q_"),
     ("self_attn.k_", "attn_k_"),
     ("self_attn.v_", "attn_v_"),
@@ -130,20 +142,26 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
             (head * 3 + part) * dim + i
         }),
         // From (head, half, dim / 2) to (head, dim / 2, half).
-        "llama" | "smollm3" | "mistral3" | "granite" if name.contains("attn_q") || name.contains("attn_k") => {
+        "llama" | "smollm3" | "mistral3" | "granite" | "granitemoe"
+            if name.contains("attn_q") || name.contains("attn_k") =>
+        {
             tensor.ordered(|row| row / dim * dim + row % 2 * (dim / 2) + row % dim / 2)
         }
-        "qwen35" if name.contains("ssm_a.") || name.ends_with("ssm_a") => {
+        "qwen35" | "qwen35moe" if name.contains("ssm_a.") || name.ends_with("ssm_a") => {
             tiled(tensor, spec, 0, 1).iter().map(|logarithm| -logarithm.exp()).collect()
         }
-        "qwen35" if name.contains("ssm_dt") || name.contains("ssm_beta") || name.contains("ssm_alpha") => {
+        "qwen35" | "qwen35moe"
+            if name.contains("ssm_dt") || name.contains("ssm_beta") || name.contains("ssm_alpha") =>
+        {
             tiled(tensor, spec, 0, 1)
         }
-        "qwen35" if name.contains("attn_qkv") || name.contains("ssm_conv1d") || name.contains("attn_gate") => {
+        "qwen35" | "qwen35moe"
+            if name.contains("attn_qkv") || name.contains("ssm_conv1d") || name.contains("attn_gate") =>
+        {
             let delta = spec.layers.iter().find_map(LayerSpec::delta_net).unwrap();
             tiled(tensor, spec, tensor.rows - delta.value_width(), delta.value_dim)
         }
-        "qwen35" if name.contains("ssm_out") => {
+        "qwen35" | "qwen35moe" if name.contains("ssm_out") => {
             // The columns, as rows.
             let column = |i: usize| tensor.values.iter().skip(i).step_by(tensor.cols).copied();
             let turned = (0..tensor.cols).flat_map(column).collect();
@@ -152,11 +170,48 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
             let turned = tiled(&columns, spec, 0, delta.value_dim);
             (0..tensor.rows).flat_map(|row| turned.iter().skip(row).step_by(tensor.rows)).copied().collect()
         }
-        "gemma2" | "gemma3" | "qwen35" if name.contains("norm") && !name.contains("ssm_norm") => {
+        "gemma2" | "gemma3" | "qwen35" | "qwen35moe" if name.contains("norm") && !name.contains("ssm_norm") => {
             tensor.values.iter().map(|gain| gain + 1.0).collect()
         }
         _ => tensor.values.clone(),
     }
+}
+
+/// Name, type, shape and bytes of a tensor.
+type Stored = (String, Dtype, Vec<usize>, Vec<u8>);
+
+/// Stacks the tensors of experts, and splits those of gate and up.
+fn stacked(all: Vec<Stored>) -> Vec<Stored> {
+    let mut others = Vec::new();
+    let mut of_experts: BTreeMap<String, Vec<(usize, Stored)>> = BTreeMap::new();
+    for (name, dtype, shape, bytes) in all {
+        if let Some((layer, rest)) = name.split_once(".mlp.experts.") {
+            let (expert, rest) = rest.split_once('.').unwrap();
+            let name = format!("{layer}.ffn_{}_exps.weight", rest.strip_suffix(".weight").unwrap());
+            let expert: usize = expert.parse().unwrap();
+            of_experts.entry(name.clone()).or_default().push((expert, (name, dtype, shape, bytes)));
+        } else if let Some(layer) = name.strip_suffix(".block_sparse_moe.input_linear.weight") {
+            for (half, part) in ["gate", "up"].into_iter().enumerate() {
+                let halves = bytes.chunks(bytes.len() / shape[0] / 2).skip(half).step_by(2);
+                let shape = vec![shape[0], shape[1] / 2, shape[2]];
+                others.push((
+                    format!("{layer}.ffn_{part}_exps.weight"),
+                    dtype,
+                    shape,
+                    halves.flatten().copied().collect(),
+                ));
+            }
+        } else {
+            others.push((name, dtype, shape, bytes));
+        }
+    }
+    others.extend(of_experts.into_values().map(|mut experts| {
+        experts.sort_by_key(|(expert, _)| *expert);
+        let (_, (name, dtype, shape, _)) = experts[0].clone();
+        let bytes = experts.iter().flat_map(|(_, (.., bytes))| bytes).copied().collect();
+        (name, dtype, [vec![experts.len()], shape].concat(), bytes)
+    }));
+    others
 }
 
 /// Returns a GGUF file's metadata, with the keys of `spec_of_gguf`.
@@ -197,7 +252,7 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "bos_token_id": spec.bos_token_id,
         "eos_token_id": spec.eos_token_id,
     });
-    if architecture == "granite" {
+    if architecture.starts_with("granite") {
         keys["attention_multiplier"] = spec.attention_scale.into();
         keys["embedding_multiplier"] = spec.embedding_scale.into();
         keys["logits_scaling"] = (1.0 / spec.logit_scale).into();
@@ -211,6 +266,15 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         keys["linear_key_head_dim"] = delta.key_dim.into();
         keys["linear_value_head_dim"] = delta.value_dim.into();
         keys["linear_conv_kernel_dim"] = delta.taps.into();
+    }
+    if let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.has_experts)) {
+        keys["num_experts"] = experts.count.into();
+        keys["num_experts_per_tok"] = experts.chosen.into();
+        keys["moe_intermediate_size"] = layer.intermediate_size.into();
+        keys["shared_expert_intermediate_size"] = (experts.shared * layer.intermediate_size).into();
+        keys["norm_topk_prob"] = experts.normalised.into();
+        keys["num_dense_layers"] = 0.into();
+        keys["mlp_only_layers"] = (0..spec.layers.len()).filter(|layer| !spec.layers[*layer].has_experts).collect();
     }
     if let Some(rope) = spec.ropes.first() {
         keys["rope_theta"] = rope.theta.into();
@@ -272,6 +336,11 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("lfm2", "lfm2"),
         ("qwen3_5", "qwen35"),
         ("stablelm", "stablelm"),
+        ("qwen3-moe", "qwen3moe"),
+        ("olmoe", "olmoe"),
+        ("granite-moe", "granitemoe"),
+        ("lfm2-moe", "lfm2moe"),
+        ("qwen3_5-moe", "qwen35moe"),
     ] {
         let folder = path("tests/golden/models").join(folder);
         let (Blueprint { spec, .. }, weights) = blueprint(&folder, capacity());
@@ -281,17 +350,20 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         for (name, tensor) in weights.iter() {
             let stored = golden.tensor(name).unwrap().dtype();
             let values = run(weights.read_f32(name)).unwrap();
-            let normalise_after = ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss", "qwen35"];
+            let normalise_after = ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss", "qwen35", "qwen35moe"];
             let norm = if normalise_after.contains(&architecture) { "post_attention_norm" } else { "ffn_norm" };
             let name = name.replace("post_attention_layernorm", norm);
             let name = NAMES.iter().fold(name, |name, (theirs, gguf)| name.replace(theirs, gguf));
-            let rows = tensor.shape[0] as usize;
+            let (rows, stored_shape) = (tensor.shape[0] as usize, &tensor.shape);
             let tensor = Tensor { rows, cols: values.len() / rows, values };
             let values = rearranged(&name, architecture, &tensor, &spec);
             let turned = architecture == "gpt2" && name.starts_with("blk.") && tensor.cols > 1;
             let shape = match tensor.cols {
                 1 => vec![rows],
                 cols if turned => vec![cols, rows],
+                _ if name.contains("_moe.") || name.contains("_exps.") => {
+                    stored_shape.iter().map(|size| *size as usize).collect()
+                }
                 cols => vec![rows, cols],
             };
             // Matrices keep their type; the converter stores vectors as f32.
@@ -303,7 +375,8 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
             };
             converted.push((name, dtype, shape, bytes));
         }
-        let views = converted
+        let views = stacked(converted);
+        let views = views
             .iter()
             .map(|(name, dtype, shape, bytes)| (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         let file = safetensors::serialize(views, None).unwrap();
@@ -320,7 +393,9 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         let ours = run(engine_of(&gpu, (other, weights), None).logits(&prompt, 64)).unwrap();
         // Not to the bit: in a layer without rotation, permuted heads are summed in another order.
         let difference = ours.iter().zip(&theirs).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-        assert!(difference < 1e-5, "{}: {difference:e}", folder.display());
+        // The random weights of Qwen3.5 with experts amplify rounding: transformers differs by as much.
+        let bound = if architecture == "qwen35moe" { 1e-4 } else { 1e-5 };
+        assert!(difference < bound, "{}: {difference:e}", folder.display());
     }
 }
 

@@ -217,8 +217,8 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
         [Iq4Nl, Q4_1, Q5_0, Q5_1, Q4_0, Q8_0, Q6K, Iq4Nl, Q2K],
         [Q2_0, Q1_0, Q1_0, Q2_0, Q1_0, Q2_0, Q2_0, Q1_0, Q1_0],
     ];
-    for types in models {
-        let small = Small::new(types);
+    let all = models.map(|types| (types, Small::new(types))).into_iter();
+    for (types, small) in all.chain([(models[0], Small::with_experts(models[0]))]) {
         let (mut quantised, bytes) = small.load(&gpu, WeightDtype::Auto);
         let (mut wide, wide_bytes) = small.widened().load(&gpu, WeightDtype::Auto);
         let planned = |engine: &GpuBackend, bytes: u64| engine.target().memory().weights - bytes;
@@ -241,7 +241,12 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
 #[test]
 fn with_integers_rows_are_alone_too() {
     use Dtype::{Iq4Nl, Q1_0, Q2_0, Q4K, Q6K, Q8_0};
-    let small = Small::new([Q8_0, Q4K, Q1_0, Iq4Nl, Q6K, Q4K, Q4K, Q2_0, Q6K]);
+    let types = [Q8_0, Q4K, Q1_0, Iq4Nl, Q6K, Q4K, Q4K, Q2_0, Q6K];
+    let of_experts = [Q8_0, Q8_0, Q4K, Iq4Nl, Q8_0, Q4K, Q4K, Q6K, Q6K];
+    [Small::new(types), Small::with_experts(of_experts)].iter().for_each(check_integers);
+}
+
+fn check_integers(small: &Small) {
     let texts = [false, true].map(|as_on_gpus| {
         let gpu = gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() });
         let (mut engine, _) = small.load_with(&gpu, WeightDtype::Auto, ArithmeticChoice::Int8);

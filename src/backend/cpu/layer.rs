@@ -2,8 +2,9 @@
 
 use super::attention::Cache;
 use super::delta::DeltaStates;
+use super::pointwise::norm_parts;
 use super::rows::Rows;
-use crate::model::ConvHistory;
+use crate::model::{AttentionSpec, ConvHistory, ModelSpec, QkNorm};
 use std::collections::TryReserveError;
 
 /// State of a layer.
@@ -124,5 +125,34 @@ impl History {
             sums.iter_mut().zip(c).for_each(|(sum, c)| *sum *= c);
         }
         mixed
+    }
+}
+
+/// Normalises the heads of q and k, and of v in some models.
+pub(super) fn norm_heads(qkv: &mut Rows, attention: &AttentionSpec, spec: &ModelSpec) {
+    let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
+    let parts = if spec.qk_norm == Some(QkNorm::HeadsAndValues) { 3 } else { 2 };
+    let mut first = 0;
+    for width in widths.into_iter().take(parts).filter(|width| *width > 0) {
+        let together = if spec.qk_norm == Some(QkNorm::Width) { width } else { attention.head_dim };
+        norm_parts(qkv, first..first + width, &vec![1.0; together], spec.norm_eps as f32);
+        first += width;
+    }
+}
+
+/// Takes the projections of a layer: returns rotated q, and appends k and v, if they are its own.
+pub(super) fn take_heads(
+    layers: &mut [LayerState],
+    layer: usize,
+    attention: Option<&AttentionSpec>,
+    rows: Rows,
+    table: &[f32],
+    gains: &[f32],
+) -> Rows {
+    let source = attention.and_then(|attention| attention.kv_layer);
+    match (&mut layers[source.unwrap_or(layer)], source) {
+        (LayerState::Kv(cache), None) => cache.append(rows, table, gains),
+        (LayerState::Kv(cache), Some(_)) => cache.rotate_queries(rows, table, gains),
+        _ => rows,
     }
 }

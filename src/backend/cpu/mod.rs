@@ -7,6 +7,7 @@ mod attention;
 mod backend;
 mod delta;
 mod engine;
+mod experts;
 mod floats;
 mod instructions;
 mod integers;

@@ -2,7 +2,8 @@
 
 use super::attention::{Cache, LayerHeads, TOGETHER, bounded};
 use super::delta::{DeltaStates, DeltaWeights};
-use super::layer::{History, LayerState};
+use super::experts::{self, ExpertChoice};
+use super::layer::{History, LayerState, norm_heads, take_heads};
 use super::parts::threads;
 use super::pointwise::{activation, gate, gate_heads, gate_normed, norm_layer, norm_parts, norm_rms};
 use super::processor::Processor;
@@ -11,11 +12,11 @@ use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
     self, AttentionGate, AttentionSpec, Blueprint, DeltaHistory, Input, LayerSpec, MatrixId, MatrixPlan, Mixer,
-    ModelSpec, NormKind, Op, Output, QkNorm, Section, Table, VectorId, rotary_table, stored_rows, vector,
+    ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
 use crate::target::{MAX_DRAFT, StatePass};
-use crate::weights::{Source, Weights};
+use crate::weights::{Dtype, Source, Weights};
 use std::hint::black_box;
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,7 +32,8 @@ pub struct CpuModel {
 }
 
 struct CpuMemory {
-    matrices: Vec<DistributedMatrix>,
+    /// One per matrix of the plan, or one for each of its experts.
+    matrices: Vec<Vec<DistributedMatrix>>,
     vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
@@ -51,6 +53,10 @@ struct CpuPass {
     mlp: Rows,
     /// Inputs of all layers [rows, layers, layer input].
     layer_inputs: Rows,
+    /// Experts of each row [rows, experts used].
+    choices: Vec<ExpertChoice>,
+    /// Their outputs [rows, experts used, hidden].
+    of_experts: Rows,
     logits: Rows,
     states: StatePass,
 }
@@ -70,11 +76,11 @@ impl CpuModel {
         let angles = spec.ropes.iter().map(|rope| rope.tables() * rope.rotary_dim * capacity.max_context).sum();
         need_room("the rotary tables", angles)?;
         let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
-        let row_bytes = |matrix: &MatrixPlan, section: &Section| {
-            section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize
-        };
+        let row_bytes =
+            |matrix: &MatrixPlan, dtype: Dtype| dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
         let all = plan.matrices.iter().zip(sections).flat_map(|(matrix, all)| all.iter().map(move |one| (matrix, one)));
-        let need = all.map(|(matrix, section)| section.rows.len() as u64 * row_bytes(matrix, section) as u64).sum();
+        let need =
+            all.map(|(matrix, section)| section.rows.len() as u64 * row_bytes(matrix, section.dtype) as u64).sum();
         let full = |_: Full| Error::OutOfGpuMemory { what: "the weights".into(), need, limit: None };
         let mut matrices = Vec::new();
         // Reserved before anything is read: a model that does not fit is not worth a download.
@@ -85,26 +91,32 @@ impl CpuModel {
             let others = processor.others.as_ref();
             // Matrices that are only looked up stay on this thread.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
-            let mut matrix = DistributedMatrix::new(matrix.cols, matrix.rows, others);
-            for section in sections {
-                matrix.reserve(section.dtype, section.rows.len()).map_err(full)?;
+            let mut each = Vec::new();
+            for expert in 0..matrix.experts {
+                let mut own = DistributedMatrix::new(matrix.cols, matrix.outs(), others);
+                for (dtype, rows) in experts::rows_of(expert, matrix, sections) {
+                    own.reserve(dtype, rows.len()).map_err(full)?;
+                }
+                each.push(own);
             }
-            matrices.push(matrix);
+            matrices.push(each);
         }
         need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
         for ((matrix, sections), read) in plan.matrices.iter().zip(sections).zip(&mut matrices) {
-            for section in sections {
-                let row_bytes = row_bytes(matrix, section);
-                let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
-                for first in section.rows.clone().step_by(portion) {
-                    let rows = first..section.rows.end.min(first + portion);
-                    let mut bytes = vec![0; rows.len() * row_bytes];
-                    stored_rows(weights, matrix, section.dtype, rows, &mut |row, from| {
-                        bytes[row * row_bytes..][..row_bytes].copy_from_slice(from);
-                    })
-                    .await?;
-                    read.push(section.dtype, &bytes).map_err(full)?;
-                    loaded(bytes.len() as u64);
+            for (expert, own) in read.iter_mut().enumerate() {
+                for (dtype, rows) in experts::rows_of(expert, matrix, sections) {
+                    let row_bytes = row_bytes(matrix, dtype);
+                    let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
+                    for first in rows.clone().step_by(portion) {
+                        let rows = first..rows.end.min(first + portion);
+                        let mut bytes = vec![0; rows.len() * row_bytes];
+                        stored_rows(weights, matrix, dtype, rows, &mut |row, from| {
+                            bytes[row * row_bytes..][..row_bytes].copy_from_slice(from);
+                        })
+                        .await?;
+                        own.push(dtype, &bytes).map_err(full)?;
+                        loaded(bytes.len() as u64);
+                    }
                 }
             }
         }
@@ -172,16 +184,16 @@ impl CpuModel {
 
     /// Returns the model's bytes with a full KV cache. Activations of a pass are not included; they are freed after it.
     pub fn memory(&self) -> model::Memory {
-        let Blueprint { plan, capacity, .. } = &self.blueprint;
+        let Blueprint { capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
-        let bytes: Vec<u64> = self.memory.matrices.iter().map(DistributedMatrix::bytes).collect();
-        let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
+        let bytes = |experts: &Vec<DistributedMatrix>| experts.iter().map(DistributedMatrix::bytes).sum();
+        let bytes: Vec<u64> = self.memory.matrices.iter().map(bytes).collect();
         let vectors = floats(&self.memory.vectors);
         model::Memory {
             weights: bytes.iter().sum::<u64>() + vectors,
             kv: self.blueprint.kv_bytes(capacity.max_context),
             scratch: floats(&self.memory.tables),
-            read_per_token: read.sum::<u64>() + vectors,
+            read_per_token: self.blueprint.read_per_token(&bytes) + vectors,
         }
     }
 
@@ -261,9 +273,13 @@ const ACTIVATIONS: &str = "the activations";
 /// Returns the most numbers that a pass holds at once, for `rows` rows up to a position, `wanted` of them with logits.
 fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usize) -> usize {
     let Blueprint { spec, plan, .. } = blueprint;
+    let used = spec.experts.map_or(1, |experts| experts.used());
     let widest = |ops: &[Op]| {
         let widths = ops.iter().map(|op| match op {
-            Op::Matmul { matrix, .. } => plan.matrices[matrix.0].rows.max(plan.matrices[matrix.0].cols),
+            Op::Matmul { matrix, .. } => {
+                let matrix = &plan.matrices[matrix.0];
+                matrix.outs().max(matrix.cols) * if matrix.experts > 1 { used } else { 1 }
+            }
             _ => 0,
         });
         stride(widths.max().unwrap_or(0))
@@ -300,7 +316,7 @@ impl CpuMemory {
                 let rows = if of == Table::LayerInputs { &mut pass.layer_inputs } else { &mut pass.residual };
                 for (row, token) in tokens.iter().enumerate() {
                     let id = if of == Table::Positions { position + row } else { *token as usize };
-                    let values = matrices[matrix].row(id);
+                    let values = matrices[matrix][0].row(id);
                     let sums = rows.row_mut(row).iter_mut().zip(values);
                     sums.for_each(|(x, value)| *x = (*x + value * scale) * factor);
                 }
@@ -336,8 +352,12 @@ impl CpuMemory {
                     Input::Mixed => &pass.mixed,
                     Input::Mlp => &pass.mlp,
                 };
-                let mut y = matrices[matrix].times(x, *arithmetic);
+                let mut y = match &matrices[matrix][..] {
+                    [matrix] => matrix.times(x, *arithmetic),
+                    experts => experts::times(experts, x, &pass.choices, *arithmetic),
+                };
                 match output {
+                    Output::Experts => pass.of_experts = y,
                     Output::Projected => pass.projected = y,
                     Output::Normed => pass.normed = y,
                     Output::Logits { bias } => {
@@ -389,6 +409,15 @@ impl CpuMemory {
                     pass.mixed = cache.attend(&pass.query);
                 }
             }
+            Op::Route { bias } => {
+                if let Some(experts) = &spec.experts {
+                    pass.choices = experts::route(&pass.projected, experts, vector(bias));
+                }
+            }
+            Op::Combine => {
+                let used = spec.experts.map_or(1, |experts| experts.used());
+                pass.residual.add(&experts::combine(&pass.of_experts, &pass.choices, used), spec.residual_scale);
+            }
             Op::GateHeads { layer, gain } => match (&spec.layers[layer].mixer, gain) {
                 (Mixer::DeltaNet(delta), Some(gain)) => {
                     let gates = pass.projected.columns(delta.input_width(), delta.value_width());
@@ -412,34 +441,5 @@ impl CpuMemory {
                 }
             }
         }
-    }
-}
-
-/// Normalises the heads of q and k, and of v in some models.
-fn norm_heads(qkv: &mut Rows, attention: &AttentionSpec, spec: &ModelSpec) {
-    let widths = [attention.q_width(), attention.kv_width(), attention.kv_width()];
-    let parts = if spec.qk_norm == Some(QkNorm::HeadsAndValues) { 3 } else { 2 };
-    let mut first = 0;
-    for width in widths.into_iter().take(parts).filter(|width| *width > 0) {
-        let together = if spec.qk_norm == Some(QkNorm::Width) { width } else { attention.head_dim };
-        norm_parts(qkv, first..first + width, &vec![1.0; together], spec.norm_eps as f32);
-        first += width;
-    }
-}
-
-/// Takes the projections of a layer: returns rotated q, and appends k and v, if they are its own.
-fn take_heads(
-    layers: &mut [LayerState],
-    layer: usize,
-    attention: Option<&AttentionSpec>,
-    rows: Rows,
-    table: &[f32],
-    gains: &[f32],
-) -> Rows {
-    let source = attention.and_then(|attention| attention.kv_layer);
-    match (&mut layers[source.unwrap_or(layer)], source) {
-        (LayerState::Kv(cache), None) => cache.append(rows, table, gains),
-        (LayerState::Kv(cache), Some(_)) => cache.rotate_queries(rows, table, gains),
-        _ => rows,
     }
 }

@@ -166,6 +166,11 @@ impl DistributedMatrix {
         self.own.bytes() + self.bytes.iter().sum::<u64>()
     }
 
+    /// Returns the number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Returns a row as [`Matrix::row`].
     pub fn row(&self, row: usize) -> Vec<f32> {
         let Some(RowSpan { thread, rows, first }) = self.spans.iter().find(|span| span.rows.contains(&row)) else {

@@ -1,5 +1,6 @@
 //! Lowers the plan's steps to nodes with bound buffers, once at load.
 
+mod experts;
 mod mixers;
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
@@ -55,6 +56,12 @@ pub(super) struct Binder<'a> {
     pub mlp: Slice,
     /// Inputs of all layers.
     pub layer_inputs: Slice,
+    /// Experts of each row.
+    pub choices: Slice,
+    /// Rows of each expert.
+    pub tiles: Slice,
+    /// Results of each row's experts.
+    pub of_experts: Slice,
     pub logits: Buffer,
     pub partial: Buffer,
     pub norms: Buffer,
@@ -226,6 +233,8 @@ impl<'a> Binder<'a> {
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
             Op::Attention { layer } => self.lower_attention(layer, uniforms),
+            Op::Route { bias } => self.lower_route(bias, uniforms),
+            Op::Combine => self.lower_combine(uniforms),
             Op::GateHeads { layer, gain } => self.lower_gates(layer, gain, uniforms),
             Op::DeltaNet { layer, taps, rates, bias } => self.lower_delta_net(layer, [taps, rates, bias], uniforms),
             Op::ShortConv { layer, taps } => self.lower_short_conv(layer, taps, uniforms),
@@ -257,11 +266,11 @@ impl<'a> Binder<'a> {
         if piece.format().multiplies_codes() { self.arithmetic } else { Arithmetic::F32 }
     }
 
-    /// Lowers the conversion of `x` to 8-bit codes. The norm's sums after each row are copied.
-    fn lower_quantise(&self, x: &Slice, dims: QuantiseDims, uniforms: &mut Uniforms) -> Lowered {
+    /// Lowers the conversion of `x`, with `each` rows per row of the pass, to 8-bit codes. The norm's sums after each row are copied.
+    fn lower_quantise(&self, x: &Slice, dims: QuantiseDims, each: u32, uniforms: &mut Uniforms) -> Lowered {
         Lowered {
             choice: KernelChoice::Always(Kernel::Quantise),
-            grid: WorkGrid::PerRow((dims.blocks * 8 + dims.behind).div_ceil(64)),
+            grid: WorkGrid::PerRows((dims.blocks * 8 + dims.behind).div_ceil(64), each),
             bindings: vec![(0, self.step.clone()), (2, x.clone()), (3, self.quantised.clone())],
             blocks: vec![(1, uniforms.add(&[dims]))],
         }
@@ -276,7 +285,11 @@ impl<'a> Binder<'a> {
         uniforms: &mut Uniforms,
     ) -> Vec<Lowered> {
         let spec = self.spec();
-        let MatrixPlan { rows, cols, .. } = self.blueprint.plan.matrices[matrix.0];
+        let plan = &self.blueprint.plan.matrices[matrix.0];
+        let MatrixPlan { rows, cols, experts, .. } = *plan;
+        let outs = plan.outs();
+        let of_model = spec.experts.filter(|_| experts > 1);
+        let used = of_model.map_or(1, |experts| experts.used() as u32);
         let matrix = &self.matrices[matrix.0];
         let waits = norms.waits && input == Input::Normed;
         let gained = gained_stride(spec.hidden_size);
@@ -295,8 +308,9 @@ impl<'a> Binder<'a> {
                 (epilogue, logits_stride(spec.vocab_size), Some(bias), &self.logits.whole())
             }
             Output::Normed => (Epilogue::Store, stride(rows), None, &self.normed),
+            Output::Experts => (Epilogue::Store, stride(outs), None, &self.of_experts),
             Output::Residual { bias } => (Epilogue::Residual, stride(rows), Some(bias), &self.residual),
-            Output::Gate { bias, .. } => (Epilogue::Gate, stride(rows / 2), Some(bias), &self.mlp),
+            Output::Gate { bias, .. } => (Epilogue::Gate, stride(outs / 2), Some(bias), &self.mlp),
             Output::Activate { bias, .. } => (Epilogue::Activate, stride(rows), Some(bias), &self.mlp),
             Output::Rotary { layer, bias } => {
                 (Epilogue::Rotary, self.heads(layer).q_stride as usize, Some(bias), &self.query)
@@ -311,7 +325,8 @@ impl<'a> Binder<'a> {
         };
         let left = if norms.gain.is_some() { self.gained.clone() } else { self.unused[1].whole() };
         let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
-        let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.blueprint.capacity.kv_dtype };
+        let kv = self.blueprint.capacity.kv_dtype;
+        let epilogues = Epilogues { activation: spec.mlp.activation, kv, experts: of_model.is_some() };
         let heads = uniforms.add(&[heads]);
         let (factors, first_factor) = match output {
             Output::Activate { input_of: Some(layer), .. } => {
@@ -333,7 +348,8 @@ impl<'a> Binder<'a> {
             head: if waits { is_head } else { 0 },
         };
         let is_quantised = matrix.pieces.iter().any(|piece| self.arithmetic(piece) == Arithmetic::Int8);
-        let quantise = is_quantised.then(|| self.lower_quantise(x, quantise, uniforms));
+        let x_rows = if input == Input::Mlp { used } else { 1 };
+        let quantise = is_quantised.then(|| self.lower_quantise(x, quantise, x_rows, uniforms));
         let pieces = matrix.pieces.iter().map(|piece| {
             let arithmetic = self.arithmetic(piece);
             let (x, x_stride, sums) = match arithmetic {
@@ -344,8 +360,8 @@ impl<'a> Binder<'a> {
                 chunks: piece.row.chunks as u32,
                 scales: piece.row.scales as u32,
                 stride: piece.row.units as u32,
-                outs: piece.rows as u32,
-                first_out: piece.first as u32,
+                outs: if experts > 1 { outs } else { piece.rows } as u32,
+                first_out: if experts > 1 { 0 } else { piece.first as u32 },
                 x_stride,
                 y_stride: y_stride as u32,
                 head: is_head,
@@ -359,12 +375,19 @@ impl<'a> Binder<'a> {
                 cap: spec.logit_cap.unwrap_or(0.0),
                 factors,
                 first_factor: first_factor as u32,
+                first_expert: (piece.first / outs) as u32,
+                experts: (piece.rows / outs) as u32,
+                sharing: used / x_rows,
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());
+            bindings.extend(of_model.map(|_| (10, self.tiles.clone())));
             Lowered {
                 choice: KernelChoice::Matmul(piece.format(), arithmetic, epilogues),
-                grid: WorkGrid::Outputs(piece.rows as u32),
+                grid: match of_model {
+                    Some(experts) => WorkGrid::Experts(outs as u32, experts),
+                    None => WorkGrid::Outputs(piece.rows as u32),
+                },
                 bindings,
                 blocks: vec![(1, uniforms.add(&[dims])), (8, heads)],
             }

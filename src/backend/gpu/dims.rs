@@ -63,6 +63,9 @@ pub(super) struct MatmulDims {
     pub cap: f32,
     pub factors: u32,
     pub first_factor: u32,
+    pub first_expert: u32,
+    pub experts: u32,
+    pub sharing: u32,
 }
 
 /// `QuantiseDims` in `shaders/quantise.wgsl`.
@@ -139,6 +142,37 @@ pub(super) struct GateDims {
     pub normed: u32,
     pub eps: f32,
     pub one: f32,
+}
+
+/// `RouteDims` in `shaders/route.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct RouteDims {
+    pub experts: u32,
+    pub chosen: u32,
+    pub always: u32,
+    pub sigmoid: u32,
+    pub normalised: u32,
+    pub scale: f32,
+    pub one: f32,
+}
+
+/// `GroupDims` in `shaders/group.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct GroupDims {
+    pub experts: u32,
+    pub used: u32,
+}
+
+/// `CombineDims` in `shaders/combine.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct CombineDims {
+    pub used: u32,
+    pub width: u32,
+    pub stride: u32,
+    pub scale: f32,
 }
 
 /// `EmbedDims` in `shaders/embed.wgsl`.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Kernel};
-use crate::model::{AttentionSpec, Blueprint, MatrixPlan, Memory, Op, Output, Section};
+use crate::model::{AttentionSpec, Blueprint, Experts, MatrixPlan, Memory, Op, Output, Section};
 use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
@@ -48,8 +48,14 @@ pub(super) struct Sizes {
     pub mixed: u64,
     /// Fused projections that are not consumed by a matmul's epilogue [chunk, widest].
     pub projected: u64,
-    /// MLP rows [chunk, intermediate].
+    /// MLP rows [chunk, intermediate], or of experts [chunk, experts used, intermediate].
     pub mlp: u64,
+    /// Experts of each row [chunk, experts used, 2].
+    pub choices: u64,
+    /// Tiles of rows of experts, each with its expert and its rows.
+    pub tiles: u64,
+    /// Results of experts [chunk, experts used, hidden].
+    pub of_experts: u64,
     /// Inputs of all layers [chunk, layers, layer input].
     pub layer_inputs: u64,
     /// Rows as 8-bit codes [chunk, 3 units per 32 elements], each followed by the norm's sums.
@@ -104,6 +110,15 @@ pub fn sampler_bytes(vocab: usize) -> u64 {
     remaining_tokens(vocab).iter().chain(&seen_tokens(vocab)).sum()
 }
 
+/// Returns the most tiles that the rows of all experts may fill in a pass of `rows` rows.
+pub(super) fn tiles(rows: usize, experts: &Experts) -> usize {
+    let tile = Kernel::TILE as usize;
+    let choices = rows * experts.chosen;
+    // Each expert with rows may have a tile that is not full.
+    let of_chosen = (choices + (tile - 1) * experts.count.min(choices)) / tile;
+    of_chosen + experts.shared * rows.div_ceil(tile)
+}
+
 impl Sizes {
     pub fn new(blueprint: &Blueprint) -> Self {
         let Blueprint { spec, plan, capacity, .. } = blueprint;
@@ -113,7 +128,11 @@ impl Sizes {
         let mixed = spec.largest(|layer| layer.mixed_width(spec.hidden_size));
         let mlp = spec.largest(|layer| layer.intermediate_size).max(spec.layer_input_size);
         let widest = spec.hidden_size.max(mixed).max(mlp);
-        let codes = widest.div_ceil(32) * 12 + gained_stride(spec.hidden_size) - stride(spec.hidden_size);
+        let sums = gained_stride(spec.hidden_size) - stride(spec.hidden_size);
+        let codes = |width: usize| width.div_ceil(32) * 12 + sums;
+        let used = spec.experts.map_or(0, |experts| experts.used());
+        let of_experts = spec.largest(|layer| if layer.has_experts { layer.intermediate_size } else { 0 });
+        let tiles = spec.experts.map_or(0, |experts| tiles(rows, &experts));
         let projected = plan.body.iter().map(|op| match op {
             Op::Matmul { matrix, output: Output::Projected, .. } => plan.matrices[matrix.0].rows,
             _ => 0,
@@ -124,9 +143,15 @@ impl Sizes {
             query: floats(rows, stride(q)),
             mixed: floats(rows, stride(mixed)),
             projected: floats(rows, projected.max().unwrap_or(0)),
-            mlp: floats(rows, stride(mlp)),
+            mlp: floats(rows, stride(mlp)).max(floats(rows * used, stride(of_experts))),
+            choices: floats(rows * used, 2),
+            tiles: floats(1, 1) + floats(tiles, 2 + Kernel::TILE as usize),
+            of_experts: floats(rows * used, stride(spec.hidden_size)),
             layer_inputs: floats(rows, spec.layers.len() * spec.layer_input_size),
-            quantised: floats(if blueprint.may_quantise() { rows } else { 0 }, codes),
+            quantised: match blueprint.may_quantise() {
+                true => floats(rows, codes(widest)).max(floats(rows * used, codes(of_experts))),
+                false => 0,
+            },
             logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec
                 .ropes
@@ -151,9 +176,10 @@ impl Blueprint {
         let cache = CacheSizes::new(self, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
-        let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let Sizes { hidden, gained, query, mixed, projected, mlp, layer_inputs, quantised, .. } = sizes;
+        let Sizes { choices, tiles, of_experts, .. } = sizes;
         let rows = hidden * 2 + gained + query + mixed + projected + mlp + layer_inputs + quantised;
+        let rows = rows + choices + tiles + of_experts;
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layers.iter().sum(),
@@ -163,7 +189,7 @@ impl Blueprint {
                 + cache.norms
                 + sizes.tables.iter().sum::<u64>()
                 + self.sampler_bytes(),
-            read_per_token: read.sum::<u64>() + sizes.vectors,
+            read_per_token: self.read_per_token(&bytes) + sizes.vectors,
         }
     }
 
@@ -173,7 +199,7 @@ impl Blueprint {
     }
 
     /// Returns the large buffers that must fit one binding, with their bytes; matrices are split.
-    pub fn unsplit(&self) -> [(&'static str, u64); 5] {
+    pub fn unsplit(&self) -> [(&'static str, u64); 6] {
         let sizes = Sizes::new(self);
         let cache = CacheSizes::new(self, self.capacity.max_context);
         [
@@ -181,6 +207,7 @@ impl Blueprint {
             ("the attention blocks", cache.partial),
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),
+            ("the results of experts", sizes.of_experts),
             ("the inputs of layers", sizes.layer_inputs),
         ]
     }

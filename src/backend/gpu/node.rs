@@ -1,8 +1,9 @@
 //! A step of the plan with its buffers: selects kernel variant and grid by the number of rows.
 
-use super::memory::{BLOCK, FEW_ROWS};
+use super::memory::{BLOCK, FEW_ROWS, tiles};
 use super::variants::Variants;
 use crate::gpu::{Arithmetic, Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
+use crate::model::Experts;
 use crate::weights::Format;
 use std::ops::RangeInclusive;
 
@@ -35,12 +36,16 @@ impl KernelChoice {
 pub(super) enum WorkGrid {
     /// This many per row.
     PerRow(u32),
+    /// This many for each of several rows per row of the pass.
+    PerRows(u32, u32),
     /// One per row, rows in x.
     Rows,
     /// This many for all rows.
     All(u32),
     /// For this many outputs, by the tile of the selected kernel.
     Outputs(u32),
+    /// `Outputs` of each expert.
+    Experts(u32, Experts),
     /// One per KV head, part of the positions, and batch of query vectors of the selected kernel.
     Parts(AttentionSpan),
     /// One per row and 64 vec4s of its heads; none if there is only one part.
@@ -172,11 +177,17 @@ impl Node {
         let variant = self.variant(recorder.gpu(), rows, variants);
         let grid = match self.grid {
             WorkGrid::PerRow(x) => [x, rows, 1],
+            WorkGrid::PerRows(x, each) => [x, rows * each, 1],
             WorkGrid::Rows => [rows, 1, 1],
             WorkGrid::All(x) => [x, 1, 1],
             WorkGrid::Outputs(outs) => {
                 let [row_tile, out_tile] = self.calls[variant].kernel().tile().unwrap_or([1, 1]);
                 split_grid(rows.div_ceil(row_tile), outs.min(wanted).div_ceil(out_tile))
+            }
+            WorkGrid::Experts(outs, experts) => {
+                let [row_tile, out_tile] = self.calls[variant].kernel().tile().unwrap_or([1, 1]);
+                let parts = rows.min(Kernel::TILE).div_ceil(row_tile);
+                split_grid(tiles(rows as usize, &experts) as u32 * parts, outs.div_ceil(out_tile))
             }
             WorkGrid::Parts(span) => {
                 let vectors = (rows * span.group).div_ceil(Kernel::VECTORS[variant]);

@@ -47,10 +47,12 @@ impl GpuMatrix {
         for section in sections {
             let row = section.row(plan.cols);
             let row_bytes = row.bytes() as u64;
-            let fitting = (limit / row_bytes) as usize / TOGETHER * TOGETHER;
+            // An expert is in one piece.
+            let together = if plan.experts > 1 { plan.outs() } else { TOGETHER };
+            let fitting = (limit / row_bytes) as usize / together * together;
             if fitting == 0 {
-                let what = format!("{TOGETHER} rows of {}", plan.label);
-                return Err(Error::OutOfGpuMemory { what, need: row_bytes * TOGETHER as u64, limit: Some(limit) });
+                let what = format!("{together} rows of {}", plan.label);
+                return Err(Error::OutOfGpuMemory { what, need: row_bytes * together as u64, limit: Some(limit) });
             }
             for first in section.rows.clone().step_by(fitting) {
                 let rows = fitting.min(section.rows.end - first);

@@ -36,8 +36,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
             kinds.push(layer);
             let count = spec.layers.iter().filter(|other| *other == layer).count();
             let numbers = of_layers(spec, |other| other == layer);
-            lines
-                .push(("layers", format!("{count} with {}, MLP {}; {numbers}", mixer(layer), layer.intermediate_size)));
+            lines.push(("layers", format!("{count} with {}, {}; {numbers}", mixer(layer), mlp(spec, layer))));
         }
     }
     let mut attention = vec![
@@ -91,6 +90,14 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         lines.push(("logits", logits.join(", ")));
     }
     lines
+}
+
+/// Describes the MLP of a layer.
+fn mlp(spec: &ModelSpec, layer: &LayerSpec) -> String {
+    let width = layer.intermediate_size;
+    let Some(experts) = spec.experts.filter(|_| layer.has_experts) else { return format!("MLP {width}") };
+    let shared = if experts.shared > 0 { " and a shared one" } else { "" };
+    format!("{} of {} experts of {width}{shared} per row", experts.chosen, experts.count)
 }
 
 /// Describes the mixer of a layer.

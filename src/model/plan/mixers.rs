@@ -122,19 +122,15 @@ impl Builder<'_> {
             places.map(move |place| (place, count))
         };
         let heads = of_group(0, group).chain(of_group(group, 1)).chain(of_group(group + 1, 1));
-        let part = |(place, count)| Part {
-            tensor: name(all),
-            tensor_rows: attention.qkv_width(),
-            first_row: place * head_dim,
-            rows: count * head_dim,
-        };
+        let whole = Part::whole(name(all), attention.qkv_width());
+        let part = |(place, count)| Part { first_row: place * head_dim, rows: count * head_dim, ..whole.clone() };
         heads.map(part).collect()
     }
 }
 
 /// Returns one half of each head's rows in a tensor: q (0), or the gates after it (1).
 fn halves(tensor: &str, heads: usize, head_dim: usize, half: usize) -> impl Iterator<Item = Part> {
-    let all = 2 * heads * head_dim;
+    let whole = Part::whole(tensor.into(), 2 * heads * head_dim);
     let firsts = (0..heads).map(move |head| (2 * head + half) * head_dim);
-    firsts.map(move |first_row| Part { tensor: tensor.into(), tensor_rows: all, first_row, rows: head_dim })
+    firsts.map(move |first_row| Part { first_row, rows: head_dim, ..whole.clone() })
 }

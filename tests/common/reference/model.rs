@@ -1,8 +1,9 @@
 //! A model's forward pass, made of the reference functions.
 
+use super::mlp::MlpWeights;
 use super::{
-    DeltaVectors, Heads, Kv, Pairs, activate, delta_net, embed, gate, gate_heads, gate_normed, head, matmul,
-    norm_layer, norm_rms, qk_norm, residual, rotary, short_conv,
+    DeltaVectors, Heads, Kv, Pairs, activate, delta_net, embed, gate_heads, gate_normed, head, matmul, norm_layer,
+    norm_rms, qk_norm, residual, rotary, short_conv,
 };
 use foretoken::KvDtype;
 use foretoken::Result;
@@ -55,12 +56,7 @@ struct Layer {
     o: Projection,
     post_attention_norm: Option<Norm>,
     mlp_norm: Option<Norm>,
-    /// [intermediate, hidden], if the MLP is gated.
-    gate: Option<Projection>,
-    /// [intermediate, hidden].
-    up: Projection,
-    /// [hidden, intermediate].
-    down: Projection,
+    mlp: MlpWeights,
     post_mlp_norm: Option<Norm>,
     input: Option<LayerInput>,
     /// Factor of the residual stream after the layer.
@@ -94,18 +90,18 @@ enum MixerWeights {
 struct Norm(Vec<f32>, Vec<f32>);
 
 /// `x W^T + bias`.
-struct Projection {
-    weight: Vec<f32>,
-    bias: Vec<f32>,
-    cols: usize,
+pub(super) struct Projection {
+    pub weight: Vec<f32>,
+    pub bias: Vec<f32>,
+    pub cols: usize,
 }
 
 impl Projection {
-    fn times(&self, x: &[f32]) -> Vec<f32> {
+    pub fn times(&self, x: &[f32]) -> Vec<f32> {
         matmul(x, &self.weight, self.cols)
     }
 
-    fn rows(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
+    pub fn rows(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
         let weight = rows.clone().flat_map(|row| &self.weight[row * self.cols..][..self.cols]).copied().collect();
         Self { weight, bias: rows.map(|row| self.bias[row]).collect(), cols: self.cols }
     }
@@ -179,8 +175,8 @@ impl Model {
                 Residual::ParallelOneNorm => normed,
                 _ => self.normed(&x, layer.mlp_norm.as_ref()),
             };
-            let mlp = self.mlp(layer, &mlp_input);
-            self.add_to_stream(&mut x, mlp, &layer.down.bias, layer.post_mlp_norm.as_ref());
+            let mlp = layer.mlp.times(&mlp_input, spec);
+            self.add_to_stream(&mut x, mlp, layer.mlp.bias(), layer.post_mlp_norm.as_ref());
             if let Some((own, inputs)) = layer.input.as_ref().zip(inputs.as_ref()) {
                 let width = spec.layer_input_size;
                 let mut gated = activate(&own.gate.times(&x), &own.gate.bias, spec.mlp.activation);
@@ -295,22 +291,12 @@ impl Model {
         };
         super::attention(&q, &kvs[attention.kv_layer.unwrap_or(index)], &heads)
     }
-
-    fn mlp(&self, layer: &Layer, normed: &[f32]) -> Vec<f32> {
-        let activation = self.spec.mlp.activation;
-        let ups = layer.up.times(normed);
-        let inner = match &layer.gate {
-            Some(gates) => gate(&gates.times(normed), &gates.bias, &ups, &layer.up.bias, activation),
-            None => activate(&ups, &layer.up.bias, activation),
-        };
-        layer.down.times(&inner)
-    }
 }
 
 impl Layer {
     async fn load<S: Source>(spec: &ModelSpec, read: &WeightReader<'_, S>, index: usize) -> Result<Self> {
         let names = read.names;
-        let LayerSpec { mixer, intermediate_size: inner } = &spec.layers[index];
+        let LayerSpec { mixer, intermediate_size: inner, has_experts } = &spec.layers[index];
         let (hidden, inner) = (spec.hidden_size, *inner);
         let prefix = format!("{}.{index}", names.layers);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
@@ -385,9 +371,10 @@ impl Layer {
                 (MixerWeights::DeltaNet { input, vectors }, out, delta.value_width())
             }
         };
-        let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
-        let up = read.projection(&all(names.up), &widths, hidden, spec.mlp.bias).await?;
-        let (gate, up) = if spec.mlp.gated { (Some(up.rows(0..inner)), up.rows(inner..2 * inner)) } else { (None, up) };
+        let mlp = match has_experts {
+            true => MlpWeights::experts(spec, read, &prefix, inner).await?,
+            false => MlpWeights::one(spec, read, &prefix, inner).await?,
+        };
         let norm = async |has_norm: bool, tensor: &str| -> Result<Option<Norm>> {
             if has_norm { read.norm(&name(tensor), hidden).await.map(Some) } else { Ok(None) }
         };
@@ -399,9 +386,7 @@ impl Layer {
             o: read.projection(&[name(o)], &[hidden], cols, spec.output_bias).await?,
             post_attention_norm: norm(spec.residual.has_post_norms(), names.post_attention_norm).await?,
             mlp_norm: norm(has_mlp_norm, names.mlp_norm).await?,
-            gate,
-            up,
-            down: read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?,
+            mlp,
             post_mlp_norm: norm(spec.residual.has_post_norms(), names.post_mlp_norm).await?,
             input: match spec.layer_input_size {
                 0 => None,
@@ -417,9 +402,9 @@ impl Layer {
 }
 
 /// Reader of tensors; checks that each has the shape that the spec implies.
-struct WeightReader<'a, S> {
-    weights: &'a Weights<S>,
-    names: &'static Names,
+pub(super) struct WeightReader<'a, S> {
+    pub weights: &'a Weights<S>,
+    pub names: &'static Names,
     /// `true`: norms have gains.
     has_gain: bool,
     /// `true`: norms have biases.
@@ -432,6 +417,15 @@ impl<S: Source> WeightReader<'_, S> {
         let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
         self.weights.expect(&name, &shape)?;
         self.weights.read_f32(&name).await
+    }
+
+    /// Reads an expert's rows: a tensor of its own, or its part of one of all.
+    pub async fn of_expert(&self, name: &str, expert: usize, [experts, rows, cols]: [usize; 3]) -> Result<Vec<f32>> {
+        if name.contains('*') {
+            return self.tensor(&name.replace('*', &expert.to_string()), "weight", &[rows, cols]).await;
+        }
+        let all = self.tensor(name, "weight", &[experts, rows, cols]).await?;
+        Ok(all[expert * rows * cols..][..rows * cols].to_vec())
     }
 
     /// Reads the weights of a convolution [width, 1, taps] or [width, taps].
@@ -459,7 +453,7 @@ impl<S: Source> WeightReader<'_, S> {
     }
 
     /// Reads a projection: one tensor per entry of `widths` (outputs), or one for all.
-    async fn projection(
+    pub async fn projection(
         &self,
         tensors: &[String],
         widths: &[usize],

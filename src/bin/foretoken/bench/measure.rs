@@ -115,7 +115,7 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns arbitrary tokens, since their values do not affect the time.
+/// Returns various tokens: equal ones would use the same experts.
 fn tokens(engine: &dyn Backend, count: usize) -> Vec<u32> {
     let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
     (0..count).map(|i| (i * 31 % vocab) as u32).collect()

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::rc::Rc;
 
 /// Names in `shapes.json`, which holds a `config.json` for each.
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 13] = [
     "smollm2-1.7b",
     "smollm2-360m",
     "smollm2-135m",
@@ -19,6 +19,7 @@ pub(super) const NAMES: [&str; 12] = [
     "gemma-3-270m",
     "lfm2-350m",
     "lfm2-1.2b",
+    "lfm2-8b-a1b",
     "qwen3.5-0.8b",
     "qwen3.5-2b",
     "ministral-3-3b",

@@ -3,7 +3,7 @@
 use super::{OutputFile, PORTION, bad_config, facts, gguf, too_large, vocabulary};
 use foretoken::internals::checkpoint;
 use foretoken::internals::load::ModelFiles;
-use foretoken::internals::model::{DeltaNames, DeltaSpec, Elements, Layout, ModelSpec, Naming, Plan};
+use foretoken::internals::model::{DeltaNames, DeltaSpec, Elements, Layout, ModelSpec, Naming, Part, Plan};
 use foretoken::internals::weights::{Dtype, Folder, Source, Weights, narrow, widen};
 use foretoken::{LoadOptions, Result};
 use std::collections::BTreeMap;
@@ -70,16 +70,20 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
     let positions = format!("{}.weight", spec.architecture.names(Naming::Gguf).positions);
     let mut all = BTreeMap::new();
     // `cols`: elements of a row; `each`: rows of the layout that are one row of the tensor.
-    let mut add = |from: &Layout, into: &Layout, cols: usize, each: usize, elements: Option<[Elements; 2]>| {
+    let mut add = |from: &Layout, into: &Layout, cols: usize, each: usize, elements: Option<[Elements; 2]>, to| {
         let count = into.parts.iter().map(|part| part.rows).sum();
-        let places = (0..count).step_by(each).filter_map(|row| into.source(row).zip(from.source(row)));
-        for ((part, row), (source, source_row)) in places {
-            let (name, rows) = (&into.parts[part].tensor, into.parts[part].tensor_rows / each);
+        let places = into.sources(0..count).zip(from.sources(0..count)).step_by(each);
+        for ((part, row), (source, source_row)) in places.filter_map(|(into, from)| into.zip(from)) {
+            let Part { tensor: name, tensor_rows, experts, .. } = &into.parts[part];
+            let rows = tensor_rows / each;
             let source = &from.parts[source].tensor;
             let made = all.entry(name.clone()).or_insert_with(|| {
                 let is_matrix = each < cols && *name != positions;
                 let dtype = if is_matrix { stored_as(weights, source, to, cols as u64) } else { Dtype::F32 };
-                let shape = [rows as u64].into_iter().chain((cols > 1).then_some(cols as u64)).collect();
+                let stacked = (*experts > 1).then_some(*experts);
+                let rows_there = Some(rows / experts).filter(|count| *count > 1 || cols == 1);
+                let shape = stacked.into_iter().chain(rows_there).chain((cols > 1).then_some(cols));
+                let shape = shape.map(|size| size as u64).collect();
                 let rows = vec![Default::default(); rows];
                 Made { shape, dtype, rows, transposed: from.transposed, elements, columns: None }
             });
@@ -87,11 +91,11 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
         }
     };
     for (from, into) in from.matrices.iter().zip(&into.matrices) {
-        add(&from.layout, &into.layout, into.cols, 1, None);
+        add(&from.layout, &into.layout, into.cols, 1, None, if into.is_router { Dtype::F32 } else { to });
     }
     for (from, into) in from.vectors.iter().zip(&into.vectors) {
         let elements = Some([from.elements, into.elements]).filter(|[from, into]| from != into);
-        add(&from.layout, &into.layout, into.cols, into.cols, elements);
+        add(&from.layout, &into.layout, into.cols, into.cols, elements, to);
     }
     let from = spec.names().delta.tiled;
     let into = spec.architecture.names(Naming::Gguf);
@@ -142,7 +146,7 @@ fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> D
 
 impl Made {
     async fn write_matrix(&self, weights: &Weights<Folder>, out: &mut OutputFile) -> Result<()> {
-        let cols = self.shape.get(1).copied().unwrap_or(1);
+        let cols = self.shape.iter().product::<u64>() / self.rows.len().max(1) as u64;
         for rows in self.rows.chunks((PORTION / cols).max(1) as usize) {
             let mut values = vec![0.0; rows.len() * cols as usize];
             let mut places: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();

@@ -2,8 +2,8 @@
 
 use super::header::Header;
 use foretoken::internals::model::{
-    AttentionSpec, LayerSpec, Mixer, ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table,
-    yarn_growth,
+    AttentionSpec, ExpertScores, LayerSpec, Mixer, ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec,
+    rotary_table, yarn_growth,
 };
 use serde_json::Value;
 use std::f64::consts::TAU;
@@ -23,11 +23,18 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
         ("embedding_length", spec.hidden_size),
     ];
     counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
-    put_layers(header, &key("feed_forward_length"), spec.layers.iter().map(|layer| layer.intermediate_size));
+    let dense = spec.layers.iter().filter(|layer| !layer.has_experts).map(|layer| layer.intermediate_size);
+    let width = spec.layers.first().map_or(0, |layer| layer.intermediate_size);
+    match dense.clone().next() {
+        Some(width) if spec.experts.is_some() => header.count(&key("feed_forward_length"), width),
+        None => header.count(&key("feed_forward_length"), width),
+        Some(_) => put_layers(header, &key("feed_forward_length"), dense),
+    }
     if spec.layer_input_size > 0 {
         header.count(&key("embedding_length_per_layer_input"), spec.layer_input_size);
     }
     put_mixers(spec, header, key);
+    put_experts(spec, header, key);
     match spec.norm {
         NormKind::Rms => header.number(&key("attention.layer_norm_rms_epsilon"), spec.norm_eps),
         NormKind::Layer => {
@@ -95,6 +102,27 @@ fn put_layers(header: &mut Header, key: &str, numbers: impl Iterator<Item = usiz
         true => header.count(key, numbers.first().map_or(0, |number| *number as usize)),
         false => header.integers(key, &numbers),
     }
+}
+
+/// Adds the keys about experts.
+fn put_experts(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> String) {
+    let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.has_experts)) else { return };
+    let dense = spec.layers.iter().take_while(|layer| !layer.has_experts).count();
+    let function = match experts.scores {
+        ExpertScores::Softmax => 1,
+        ExpertScores::Sigmoid => 2,
+    };
+    let counts = [
+        ("expert_count", experts.count),
+        ("expert_used_count", experts.chosen),
+        ("expert_feed_forward_length", layer.intermediate_size),
+        ("expert_shared_feed_forward_length", experts.shared * layer.intermediate_size),
+        ("leading_dense_block_count", dense),
+        ("expert_gating_func", function),
+    ];
+    counts.into_iter().filter(|(_, count)| *count > 0).for_each(|(name, count)| header.count(&key(name), count));
+    header.flag(&key("expert_weights_norm"), experts.normalised);
+    header.number(&key("expert_weights_scale"), f64::from(experts.scale));
 }
 
 /// Adds the keys about attention and recurrent mixers.

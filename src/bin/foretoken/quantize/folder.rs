@@ -91,8 +91,9 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
 
 fn matrices(config: &[u8]) -> Result<BTreeSet<String>> {
     let plan = Plan::new(&parse_config(config, None)?);
-    let layouts = plan.matrices.into_iter().map(|matrix| matrix.layout).filter(|layout| !layout.transposed);
-    Ok(layouts.flat_map(|layout| layout.parts).map(|part| part.tensor).collect())
+    let matrices = plan.matrices.into_iter().filter(|matrix| !matrix.layout.transposed && !matrix.is_router);
+    let parts = matrices.flat_map(|matrix| matrix.layout.parts);
+    Ok(parts.filter(|part| part.experts == 1).map(|part| part.tensor).collect())
 }
 
 /// Returns the config with the new types of the weights.

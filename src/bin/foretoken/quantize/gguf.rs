@@ -58,8 +58,9 @@ pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str
     out.finish()
 }
 
-/// Returns `to` for matrices of whole blocks; llama.cpp requires vectors and position tables unchanged.
+/// Returns `to` for matrices of whole blocks; llama.cpp requires vectors, position tables and routers unchanged.
 fn as_wanted(name: &str, tensor: &Tensor, to: Dtype) -> Dtype {
-    let is_matrix = tensor.shape.len() == 2 && !name.starts_with("position_embd");
+    let is_kept = name.starts_with("position_embd") || name.contains("ffn_gate_inp");
+    let is_matrix = tensor.shape.len() > 1 && !is_kept;
     if is_matrix && to.bytes(tensor.row_elements()).is_some() { to } else { tensor.dtype }
 }

@@ -1,0 +1,30 @@
+const THREADS = 64u;
+
+struct CombineDims {
+    used: u32,    // experts of a row
+    width: u32,   // vec4s of a row that are added
+    stride: u32,  // vec4s per row
+    scale: f32,   // of what is added
+}
+
+@group(0) @binding(0) var<uniform> step: Step;
+@group(0) @binding(1) var<uniform> dims: CombineDims;
+@group(0) @binding(2) var<storage, read> x: array<vec4f>;         // (rows, used, stride)
+@group(0) @binding(3) var<storage, read> choices: array<Choice>;  // (rows, used)
+@group(0) @binding(4) var<storage, read_write> y: array<vec4f>;   // (rows, stride)
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    let at = id.x * THREADS + thread;
+    let row = id.y;
+    if (row >= step.rows || at >= dims.width) {
+        return;
+    }
+    var sum = vec4f();
+    for (var i = 0u; i < dims.used; i++) {
+        let place = row * dims.used + i;
+        sum = fma(vec4f(choices[place].weight), x[place * dims.stride + at], sum);
+    }
+    let to = row * dims.stride + at;
+    y[to] = fma(sum, vec4f(dims.scale), y[to]);
+}

@@ -1,0 +1,91 @@
+const THREADS = 64u;
+const MOST = 512u;  // experts
+
+struct RouteDims {
+    experts: u32,     // experts to choose from
+    chosen: u32,      // experts chosen for a row
+    always: u32,     // experts that each row uses, after the others
+    sigmoid: u32,     // 1: scores are sigmoids; 0: a softmax
+    normalised: u32,  // 1: weights are divided by their sum
+    scale: f32,       // factor of the weights
+    one: f32,
+}
+
+@group(0) @binding(0) var<uniform> step: Step;
+@group(0) @binding(1) var<uniform> dims: RouteDims;
+@group(0) @binding(2) var<storage, read> results: array<f32>;           // (rows, experts + always): of the router
+@group(0) @binding(3) var<storage, read> bias: array<f32>;              // (experts): of the scores, for the choice alone
+@group(0) @binding(4) var<storage, read_write> choices: array<Choice>;  // (rows, chosen + always)
+
+var<workgroup> keys: array<f32, MOST>;
+var<workgroup> chosen: array<u32, MOST_CHOSEN>;
+
+fn sigmoid(x: f32) -> f32 {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+// Returns the score of a result, for a softmax not yet divided by the sum.
+fn score(result: f32, largest: f32) -> f32 {
+    if (dims.sigmoid == 1u) {
+        return sigmoid(result);
+    }
+    return exp(result - largest);
+}
+
+// Returns what the scores of the chosen experts are divided by.
+fn divisor(first: u32, largest: f32) -> f32 {
+    var sum = 0.0;
+    if (dims.normalised == 1u) {
+        for (var i = 0u; i < dims.chosen; i++) {
+            sum = fma(score(results[first + chosen[i]], largest), dims.one, sum);
+        }
+        return sum + f32(dims.sigmoid) * 1e-6;
+    }
+    if (dims.sigmoid == 1u) {
+        return 1.0;
+    }
+    for (var expert = 0u; expert < dims.experts; expert++) {
+        sum = fma(score(results[first + expert], largest), dims.one, sum);
+    }
+    return sum;
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    let row = id.x;
+    if (row >= step.rows) {
+        return;
+    }
+    if (thread < MOST_CHOSEN) {
+        // If results are not numbers, some stay unchosen.
+        chosen[thread] = 0u;
+    }
+    let first = row * (dims.experts + dims.always);
+    for (var expert = thread; expert < dims.experts; expert += THREADS) {
+        let result = results[first + expert];
+        keys[expert] = select(result, sigmoid(result) + bias[expert], dims.sigmoid == 1u);
+    }
+    workgroupBarrier();
+    for (var expert = thread; expert < dims.experts; expert += THREADS) {
+        let key = keys[expert];
+        var rank = 0u;
+        for (var other = 0u; other < dims.experts; other++) {
+            let is_before = keys[other] > key || (keys[other] == key && other < expert);
+            rank += u32(is_before);
+        }
+        if (rank < dims.chosen) {
+            chosen[rank] = expert;
+        }
+    }
+    workgroupBarrier();
+    let at = row * (dims.chosen + dims.always) + thread;
+    if (thread < dims.chosen) {
+        let largest = keys[chosen[0]];
+        let expert = chosen[thread];
+        let weight = score(results[first + expert], largest) / divisor(first, largest);
+        choices[at] = Choice(expert, weight * dims.scale);
+    } else if (thread < dims.chosen + dims.always) {
+        let expert = dims.experts + thread - dims.chosen;
+        choices[at] = Choice(expert, sigmoid(results[first + expert]));
+    }
+}

@@ -1,0 +1,88 @@
+//! Reads the experts of a model from `config.json`.
+
+use super::architecture::{ExpertFacts, Facts};
+use super::config::FACTORS;
+use super::config_layers::SIZES;
+use super::keys::Keys;
+use super::names::Naming;
+use super::spec::{ExpertScores, Experts};
+use crate::error::Result;
+use serde_json::Value;
+
+/// Most experts of a layer, as in `shaders/route.wgsl`.
+const MOST: usize = 512;
+/// Most experts of a row, as in `shaders/route.wgsl`.
+const MOST_CHOSEN: usize = 32;
+
+/// Reads the experts; `None`: the model has none.
+pub(super) fn experts(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Option<Experts>> {
+    let Some(facts) = facts.experts else { return Ok(None) };
+    // llama.cpp's number of the function.
+    let function = match facts.scores {
+        ExpertScores::Softmax => 1,
+        ExpertScores::Sigmoid => 2,
+    };
+    if let Some(other) = keys.optional("scoring_func").filter(|other| **other != function) {
+        return keys.bad("scoring_func", format!("{other} is not supported in this architecture, only {function}"));
+    }
+    let key = ["num_local_experts", "num_experts"].into_iter().find(|key| keys.optional(key).is_some());
+    let count = keys.count_or(key.unwrap_or("num_experts"), 1..=MOST, facts.count)?;
+    let chosen = keys.count_or("num_experts_per_tok", 1..=MOST_CHOSEN.min(count), facts.chosen.min(count))?;
+    let normalised = match (facts.normalised, naming) {
+        (Some(default), Naming::HuggingFace) => keys.flag("norm_topk_prob", default)?,
+        (Some(_), Naming::Gguf) => keys.flag("norm_topk_prob", facts.gguf_normalised)?,
+        (None, _) => true,
+    };
+    Ok(Some(Experts {
+        count,
+        chosen,
+        shared: shared(keys, &facts)?,
+        scores: facts.scores,
+        normalised,
+        bias: facts.bias && keys.flag("use_expert_bias", true)?,
+        scale: keys.number_or("routed_scaling_factor", FACTORS, 1.0)? as f32,
+    }))
+}
+
+/// Returns the number of shared experts. They must be as wide as the others.
+fn shared(keys: &Keys, facts: &ExpertFacts) -> Result<usize> {
+    let key = "shared_expert_intermediate_size";
+    let Some(default) = facts.shared else { return Ok(0) };
+    let own = facts.width.map(|width| keys.count_or("moe_intermediate_size", SIZES, width)).transpose()?;
+    match keys.count_or(key, SIZES, default)? {
+        width if Some(width) == own => Ok(1),
+        width => keys.bad(key, format!("{width} is not moe_intermediate_size, {own:?}")),
+    }
+}
+
+/// Returns true for each layer that has experts, and gives it their width.
+pub(super) fn expert_layers(keys: &Keys, facts: &Facts, hidden_size: usize, widths: &mut [usize]) -> Result<Vec<bool>> {
+    let Some(facts) = facts.experts else { return Ok(vec![false; widths.len()]) };
+    let dense = keys.count_or("num_dense_layers", 0..=1 << 16, facts.dense)?;
+    let step = keys.count_or("decoder_sparse_step", 1..=1 << 16, 1)?;
+    let listed = keys.list("mlp_only_layers", 0..=usize::MAX)?.map_or(&[][..], |listed| listed);
+    let is_dense =
+        |index: usize| index < dense || !(index + 1).is_multiple_of(step) || listed.contains(&Value::from(index));
+    let mut has_experts = Vec::new();
+    for (index, width) in widths.iter_mut().enumerate() {
+        has_experts.push(!is_dense(index));
+        if is_dense(index) {
+            continue;
+        }
+        let key = match facts.width {
+            Some(default) => {
+                *width = keys.count_or("moe_intermediate_size", SIZES, default)?;
+                "moe_intermediate_size"
+            }
+            None => "intermediate_size",
+        };
+        // Sixteen rows of a matrix are stored together, and must not belong to two experts.
+        if !width.is_multiple_of(8) {
+            return keys.bad(key, format!("{width} is not a multiple of 8"));
+        }
+        if !hidden_size.is_multiple_of(16) {
+            return keys.bad("hidden_size", format!("{hidden_size} is not a multiple of 16, in a model with experts"));
+        }
+    }
+    Ok(has_experts)
+}

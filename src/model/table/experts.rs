@@ -1,0 +1,79 @@
+//! Rows of the table: models with experts.
+
+use super::{GRANITE, LFM2, OLMO2, QWEN3, QWEN3_5};
+use crate::model::architecture::{ExpertFacts, Facts, KvHeads, LayerTypes, ProjectionBias, Residual};
+use crate::model::names;
+use crate::model::spec::ExpertScores;
+
+const EXPERTS: ExpertFacts = ExpertFacts {
+    count: 8,
+    chosen: 2,
+    width: None,
+    scores: ExpertScores::Softmax,
+    normalised: None,
+    gguf_normalised: true,
+    bias: false,
+    dense: 0,
+    shared: None,
+};
+
+pub(in crate::model) const QWEN3_MOE: Facts = Facts {
+    model_type: "qwen3_moe",
+    gguf: "qwen3moe",
+    // If there is a window, all layers have it.
+    unused: &["max_window_layers"],
+    sizes: &[("max_window_layers", 0)],
+    kv_heads: KvHeads::Count(4),
+    head_dim: None,
+    layer_types: LayerTypes::No,
+    experts: Some(ExpertFacts { count: 128, chosen: 8, width: Some(768), normalised: Some(false), ..EXPERTS }),
+    ..QWEN3
+};
+
+pub(in crate::model) const QWEN3_5_MOE: Facts = Facts {
+    model_type: "qwen3_5_moe_text",
+    multimodal: Some("qwen3_5_moe"),
+    sizes: &[("intermediate_size", 512)],
+    gguf: "qwen35moe",
+    kv_heads: KvHeads::Count(2),
+    experts: Some(ExpertFacts { count: 256, chosen: 8, width: Some(512), shared: Some(512), ..EXPERTS }),
+    ..QWEN3_5
+};
+
+pub(in crate::model) const GRANITE_MOE: Facts = Facts {
+    model_type: "granitemoe",
+    gguf: "granitemoe",
+    names: &names::GRANITE_MOE,
+    mlp_bias: ProjectionBias::No,
+    experts: Some(EXPERTS),
+    ..GRANITE
+};
+
+pub(in crate::model) const OLMOE: Facts = Facts {
+    model_type: "olmoe",
+    gguf: "olmoe",
+    names: &names::LLAMA,
+    residual: Residual::Sequential,
+    refused: &["attention_bias", "clip_qkv"],
+    experts: Some(ExpertFacts { count: 64, chosen: 8, normalised: Some(false), ..EXPERTS }),
+    ..OLMO2
+};
+
+pub(in crate::model) const LFM2_MOE: Facts = Facts {
+    model_type: "lfm2_moe",
+    gguf: "lfm2moe",
+    names: &names::LFM2_MOE,
+    older: &[("tie_embedding", "tie_word_embeddings")],
+    adjusted_mlp: false,
+    experts: Some(ExpertFacts {
+        count: 32,
+        chosen: 4,
+        width: Some(1792),
+        scores: ExpertScores::Sigmoid,
+        normalised: Some(true),
+        bias: true,
+        dense: 2,
+        ..EXPERTS
+    }),
+    ..LFM2
+};

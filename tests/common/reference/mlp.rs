@@ -1,0 +1,181 @@
+//! MLPs, and experts with their choice for each row.
+
+use super::model::{Projection, WeightReader};
+use super::{activate, gate};
+use foretoken::Result;
+use foretoken::internals::model::{Activation, ExpertScores, Experts, ModelSpec};
+use foretoken::internals::weights::Source;
+
+/// Returns the experts of a row and their weights, from the router's results.
+pub fn route(results: &[f32], experts: &Experts, bias: &[f32]) -> Vec<(usize, f32)> {
+    let (own, shared) = results.split_at(experts.count);
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    let scores: Vec<f32> = match experts.scores {
+        ExpertScores::Sigmoid => own.iter().map(|x| sigmoid(*x)).collect(),
+        ExpertScores::Softmax => {
+            let largest = own.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let all: Vec<f32> = own.iter().map(|x| (x - largest).exp()).collect();
+            let sum: f32 = all.iter().sum();
+            all.iter().map(|x| x / sum).collect()
+        }
+    };
+    let mut keys: Vec<f32> = scores.iter().zip(bias).map(|(score, bias)| score + bias).collect();
+    let mut chosen = Vec::new();
+    for _ in 0..experts.chosen {
+        let best = (0..keys.len()).rev().max_by(|a, b| keys[*a].total_cmp(&keys[*b])).unwrap();
+        chosen.push(best);
+        keys[best] = f32::NEG_INFINITY;
+    }
+    let sum: f32 = chosen.iter().map(|expert| scores[*expert]).sum();
+    let divisor = match experts.normalised {
+        true if experts.scores == ExpertScores::Sigmoid => sum + 1e-6,
+        true => sum,
+        false => 1.0,
+    };
+    let chosen = chosen.into_iter().map(|expert| (expert, scores[expert] / divisor * experts.scale));
+    chosen.chain(shared.iter().enumerate().map(|(i, x)| (experts.count + i, sigmoid(*x)))).collect()
+}
+
+/// Returns the places of each expert's choices, in order.
+pub fn group(choices: &[(usize, f32)], experts: usize) -> Vec<Vec<usize>> {
+    let places = |expert| (0..choices.len()).filter(move |place| choices[*place].0 == expert).collect();
+    (0..experts).map(places).collect()
+}
+
+/// Adds the weighted sum of each row's experts, times `scale`, to the residual stream.
+pub fn combine(x: &mut [f32], rows: &[f32], choices: &[(usize, f32)], scale: f32) {
+    let width = rows.len() / choices.len();
+    let used = choices.len() / (x.len() / width);
+    for (row, x) in x.chunks_mut(width).enumerate() {
+        let mut sums = vec![0.0; width];
+        for place in row * used..(row + 1) * used {
+            let own = &rows[place * width..][..width];
+            sums.iter_mut().zip(own).for_each(|(sum, value)| *sum += choices[place].1 * value);
+        }
+        x.iter_mut().zip(sums).for_each(|(x, sum)| *x += scale * sum);
+    }
+}
+
+/// Weights of an MLP.
+pub(super) struct Mlp {
+    /// [intermediate, hidden], if it is gated.
+    gate: Option<Projection>,
+    /// [intermediate, hidden].
+    up: Projection,
+    /// [hidden, intermediate].
+    down: Projection,
+}
+
+pub(super) enum MlpWeights {
+    One(Mlp),
+    Experts {
+        /// [experts and shared ones, hidden].
+        router: Projection,
+        /// Bias of the scores [experts].
+        bias: Vec<f32>,
+        each: Vec<Mlp>,
+    },
+}
+
+impl Mlp {
+    fn times(&self, x: &[f32], activation: Activation) -> Vec<f32> {
+        let ups = self.up.times(x);
+        let inner = match &self.gate {
+            Some(gates) => gate(&gates.times(x), &gates.bias, &ups, &self.up.bias, activation),
+            None => activate(&ups, &self.up.bias, activation),
+        };
+        self.down.times(&inner)
+    }
+}
+
+fn mlp_of(up: Projection, down: Projection, gated: bool) -> Mlp {
+    let half = up.bias.len() / 2;
+    match gated {
+        true => Mlp { gate: Some(up.rows(0..half)), up: up.rows(half..2 * half), down },
+        false => Mlp { gate: None, up, down },
+    }
+}
+
+impl MlpWeights {
+    /// Reads the only MLP of the layer with this prefix.
+    pub async fn one<S: Source>(
+        spec: &ModelSpec,
+        read: &WeightReader<'_, S>,
+        prefix: &str,
+        inner: usize,
+    ) -> Result<Self> {
+        let (names, hidden) = (read.names, spec.hidden_size);
+        let name = |suffix: &str| format!("{prefix}.{suffix}");
+        let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
+        let up: Vec<_> = names.up.iter().map(|tensor| name(tensor)).collect();
+        let up = read.projection(&up, &widths, hidden, spec.mlp.bias).await?;
+        let down = read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?;
+        Ok(Self::One(mlp_of(up, down, spec.mlp.gated)))
+    }
+
+    /// Reads the experts of the layer with this prefix.
+    pub async fn experts<S: Source>(
+        spec: &ModelSpec,
+        read: &WeightReader<'_, S>,
+        prefix: &str,
+        inner: usize,
+    ) -> Result<Self> {
+        let (names, experts, hidden) = (&read.names.experts, spec.experts.unwrap(), spec.hidden_size);
+        let name = |suffix: &str| format!("{prefix}.{suffix}");
+        let mut router = read.projection(&[name(names.router)], &[experts.count], hidden, false).await?;
+        if experts.shared > 0 {
+            // One row, or in GGUF files a vector.
+            router.weight.extend(read.weights.read_f32(&format!("{}.weight", name(names.shared_gate))).await?);
+            router.bias.push(0.0);
+        }
+        let bias = match experts.bias {
+            true => read.weights.read_f32(&name(names.bias)).await?,
+            false => vec![0.0; experts.count],
+        };
+        let mut each = Vec::new();
+        for expert in 0..experts.count {
+            let mut up = Vec::new();
+            for tensor in names.up {
+                up.extend(
+                    read.of_expert(&name(tensor), expert, [experts.count, 2 * inner / names.up.len(), hidden]).await?,
+                );
+            }
+            let down = read.of_expert(&name(names.down), expert, [experts.count, hidden, inner]).await?;
+            let up = Projection { weight: up, bias: vec![0.0; 2 * inner], cols: hidden };
+            each.push(mlp_of(up, Projection { weight: down, bias: vec![0.0; hidden], cols: inner }, true));
+        }
+        if experts.shared > 0 {
+            let up = names.shared_up.map(name);
+            let up = read.projection(&up, &[inner; 2], hidden, false).await?;
+            let down = read.projection(&[name(names.shared_down)], &[hidden], inner, false).await?;
+            each.push(mlp_of(up, down, true));
+        }
+        Ok(Self::Experts { router, bias, each })
+    }
+
+    /// Returns the bias of the results.
+    pub fn bias(&self) -> &[f32] {
+        match self {
+            Self::One(mlp) => &mlp.down.bias,
+            Self::Experts { each, .. } => &each[0].down.bias,
+        }
+    }
+
+    /// Returns the results without their bias.
+    pub fn times(&self, normed: &[f32], spec: &ModelSpec) -> Vec<f32> {
+        let activation = spec.mlp.activation;
+        let (router, bias, each) = match self {
+            Self::One(mlp) => return mlp.times(normed, activation),
+            Self::Experts { router, bias, each } => (router, bias, each),
+        };
+        let hidden = spec.hidden_size;
+        let mut sums = vec![0.0; normed.len()];
+        for (row, sums) in normed.chunks(hidden).zip(sums.chunks_mut(hidden)) {
+            for (expert, weight) in route(&router.times(row), &spec.experts.unwrap(), bias) {
+                let own = each[expert].times(row, activation);
+                sums.iter_mut().zip(own).for_each(|(sum, x)| *sum += weight * x);
+            }
+        }
+        sums
+    }
+}
