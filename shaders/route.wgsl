@@ -4,7 +4,7 @@ const MOST = 512u;  // experts
 struct RouteDims {
     experts: u32,     // experts to choose from
     chosen: u32,      // experts chosen for a row
-    always: u32,     // experts that each row uses, after the others
+    always: u32,      // experts that each row uses, after the others
     sigmoid: u32,     // 1: scores are sigmoids; 0: a softmax
     normalised: u32,  // 1: weights are divided by their sum
     scale: f32,       // factor of the weights

@@ -83,8 +83,7 @@ pub struct Names {
     pub gains_from_one: bool,
 }
 
-/// Tensors of experts: names without `.weight` and `.bias`. In the names of the experts' own tensors, `*` is the number of the expert; names
-/// without it have the tensors of all experts, one after another.
+/// Tensors of experts: names without `.weight`. `*` is the number of an expert; a tensor without it stacks all.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpertNames {
     /// Projection to the scores of the experts [experts, hidden].

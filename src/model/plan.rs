@@ -46,7 +46,7 @@ pub struct MatrixPlan {
     pub cols: usize,
     /// Experts whose matrices are stacked; 1: it belongs to none.
     pub experts: usize,
-    /// `true`: the types that users request are for other matrices. A small error in the scores would choose other experts.
+    /// `true`: it keeps its stored type, since a small error would choose other experts.
     pub is_router: bool,
     /// Source of each row.
     pub layout: Layout,

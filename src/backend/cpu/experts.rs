@@ -30,7 +30,7 @@ pub(super) fn route(results: &Rows, experts: &Experts, bias: &[f32]) -> Vec<Expe
             ExpertScores::Sigmoid => score(own[expert]) + bias.get(expert).copied().unwrap_or(0.0),
         };
         let mut order: Vec<usize> = (0..experts.count).collect();
-        // Of equal ones the lower comes first.
+        // A stable sort.
         order.sort_by(|a, b| key(*b).total_cmp(&key(*a)));
         order.truncate(experts.chosen);
         let divisor: f32 = match (experts.normalised, experts.scores) {
@@ -50,8 +50,8 @@ pub(super) fn route(results: &Rows, experts: &Experts, bias: &[f32]) -> Vec<Expe
     choices
 }
 
-/// Multiplies rows by the matrix of each expert that they use. Returns a row for each choice, made from the row of x that it belongs to, or
-/// from its own if x has as many.
+/// Multiplies rows by the matrix of each expert that they use. Returns a row for each choice. x has a row for each choice too, or one for
+/// all of a row.
 pub(super) fn times(
     matrices: &[DistributedMatrix],
     x: &Rows,

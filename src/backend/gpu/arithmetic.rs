@@ -48,7 +48,9 @@ impl Binder<'_> {
     async fn faster(&mut self, gpu: &Gpu, blueprint: &Blueprint) -> Result<Arithmetic> {
         let matmuls = blueprint.plan.body.iter().filter(|op| {
             let Op::Matmul { matrix, .. } = op else { return false };
-            self.matrices[matrix.0].pieces.iter().all(|piece| piece.format().multiplies_codes())
+            // Experts have no rows yet.
+            blueprint.plan.matrices[matrix.0].experts == 1
+                && self.matrices[matrix.0].pieces.iter().all(|piece| piece.format().multiplies_codes())
         });
         let size = |op: &&Op| match op {
             Op::Matmul { matrix, .. } => {
