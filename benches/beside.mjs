@@ -33,7 +33,7 @@ function predict({ target, drafter, matches, lookahead, count }) {
   return JSON.parse(stdout).dsi / count;
 }
 
-const exercises = JSON.parse(readFileSync(new URL("../src/bin/foretoken/bench/prompts.json", import.meta.url), "utf8"));
+const exercises = JSON.parse(readFileSync(new URL("../program/src/bench/prompts.json", import.meta.url), "utf8"));
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 const constant = { num_assistant_tokens_schedule: "constant" };
 /** By mode: the engine that generates, and its options. */

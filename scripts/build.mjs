@@ -1,5 +1,5 @@
 // npm run build: builds everything for web pages in dist/: the files for npm, and the demo page. Writes to www/:
-// - the engine from the Rust library: foretoken.js, foretoken_bg.wasm, relaxed_bg.wasm
+// - the engine, from browser/: foretoken.js, foretoken_bg.wasm, relaxed_bg.wasm
 // - grammars, which a page loads for constrained output: grammar.js, grammar_bg.wasm
 // - two libraries: demo/marked.js, oniguruma.js
 // - for the demo page: its simulator (demo/simulate.js, demo/simulate_bg.wasm), models (demo/tales/) and documents (demo/docs/)
@@ -19,6 +19,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 const www = join(root, "www");
 const dist = join(root, "dist");
+const browser = join(root, "browser");
 /** Limit for JS and WASM together, in bytes, gzipped: a page loads less than 1.0 MB at first. */
 const LIMIT = 1_000_000;
 /** Files loaded on demand or outside pages, with their limit in bytes, gzipped. */
@@ -43,7 +44,7 @@ const ENGINES = ["foretoken_bg.wasm", "relaxed_bg.wasm"];
 
 /** Installs wasm-bindgen, which writes the glue, if needed. Returns its path. It must have exactly the library's version. */
 function needBindgen() {
-  const version = /^wasm-bindgen = "=(.+)"$/m.exec(readFileSync(join(root, "Cargo.toml"), "utf8"))[1];
+  const version = /^wasm-bindgen = "=(.+)"$/m.exec(readFileSync(join(browser, "Cargo.toml"), "utf8"))[1];
   const tools = join(root, "target", "tools");
   const program = join(tools, "bin", process.platform === "win32" ? "wasm-bindgen.exe" : "wasm-bindgen");
   const there = existsSync(program) && spawnSync(program, ["--version"], { encoding: "utf8" }).stdout;
@@ -91,22 +92,18 @@ function larger(...scripts) {
   return more.join("\n");
 }
 
-/** Cargo arguments to build the engine with stand-in crates for features that browsers have. */
-const browser = join(root, "browser");
-const ENGINE = ["--manifest-path", join(browser, "Cargo.toml"), "--package", "foretoken"];
-
 /** Copies the lock file to the browser build, for equal versions; cargo adds the stand-in crates. */
 const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Cargo.lock"));
 
 /**
- * WASM modules: the published engine and grammars, and the simulator of the demo page. A second engine is for browsers with relaxed
- * SIMD, which makes the CPU loops faster. For it only this crate is compiled again, and both engines share a script.
+ * WASM modules of the crate in browser/: the published engine and grammars, and the simulator of the demo page. A second engine is for
+ * browsers with relaxed SIMD, which makes the CPU loops faster. Both engines share a script.
  */
 const MODULES = [
-  { name: "foretoken", folder: www, flags: ENGINE },
-  { name: "relaxed", script: "foretoken", folder: www, flags: [...ENGINE, "--", "-Ctarget-feature=+relaxed-simd"] },
-  { name: "grammar", folder: www, flags: ["--no-default-features", "--features", "wasm-grammar"] },
-  { name: "simulate", folder: join(www, "demo"), flags: ["--no-default-features", "--features", "wasm-simulator"] },
+  { name: "foretoken", folder: www, features: "engine" },
+  { name: "relaxed", script: "foretoken", folder: www, features: "engine", instructions: "+simd128,+relaxed-simd" },
+  { name: "grammar", folder: www, features: "grammar" },
+  { name: "simulate", folder: join(www, "demo"), features: "simulator" },
 ];
 
 /** The tales pair. The page serves it in 8 bits, half the size of f16. */
@@ -148,22 +145,22 @@ export async function build({ likeTests = false } = {}) {
   const bindgen = needBindgen();
   const cwd = { cwd: root };
   const target32 = ["--target", "wasm32-unknown-unknown"];
-  // Fetched first, so that the folders exist whose names `withoutPaths` removes.
-  run("cargo", ["fetch", ...target32], cwd);
   needLock();
-  // All browsers with WebGPU, and other browsers of recent years, have vector instructions.
-  const rustflags = ["-Ctarget-feature=+simd128", ...withoutPaths()].join("\x1f");
-  const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: rustflags, CARGO_TARGET_DIR: target };
-  const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
+  const manifest = ["--manifest-path", join(browser, "Cargo.toml")];
+  // Fetched first, so that the folders exist whose names `withoutPaths` removes.
+  run("cargo", ["fetch", ...target32, ...manifest], cwd);
+  const raw = join(target, "wasm32-unknown-unknown", "wasm", "browser.wasm");
   // Imported here, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
   const scripts = new Map();
-  for (const { name, script: scriptName = name, folder, flags } of MODULES) {
+  // All browsers with WebGPU, and other browsers of recent years, have vector instructions.
+  for (const { name, script: scriptName = name, folder, features, instructions = "+simd128" } of MODULES) {
     // All modules have one output. Cargo would take another module's output for one whose sources did not change.
-    rmSync(join(dirname(raw), "deps", "foretoken.wasm"), { force: true });
-    // The crate type is not in Cargo.toml: a library that other crates can use is not optimised as a whole.
-    run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
+    rmSync(join(dirname(raw), "deps", "browser.wasm"), { force: true });
+    const rustflags = [`-Ctarget-feature=${instructions}`, ...withoutPaths()].join("\x1f");
+    const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: rustflags, CARGO_TARGET_DIR: target };
+    run("cargo", ["build", ...manifest, "--features", features, "--profile", "wasm", ...target32], { ...cwd, env });
     const glue = join(target, "glue", name);
     rmSync(glue, { recursive: true, force: true });
     mkdirSync(glue, { recursive: true });

@@ -47,10 +47,10 @@ impl CancelToken {
 }
 
 /// For the public handle and JavaScript.
-#[cfg(any(not(target_arch = "wasm32"), feature = "wasm-engine"))]
 impl CancelToken {
     /// Returns what the callback of the generation returns.
-    pub(crate) fn flow(&self) -> ControlFlow<()> {
+    #[doc(hidden)]
+    pub fn flow(&self) -> ControlFlow<()> {
         if self.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -62,7 +62,8 @@ impl CancelToken {
 
     /// Awaits a generation whose callback returns [`CancelToken::flow`], such that [`CancelToken::cancel`] wakes it. If `signal` comes
     /// first, cancels it.
-    pub(crate) async fn watch<T>(&self, generating: impl Future<Output = T>, signal: impl Future) -> T {
+    #[doc(hidden)]
+    pub async fn watch<T>(&self, generating: impl Future<Output = T>, signal: impl Future) -> T {
         let (mut generating, mut signal) = (pin!(generating), pin!(signal));
         poll_fn(|context| {
             if self.poll_cancelled(context).is_pending() && signal.as_mut().poll(context).is_ready() {

@@ -14,7 +14,7 @@
 //! }
 //! ```
 //!
-//! `cargo add foretoken --no-default-features --features hub` is the only setup: the GPU is used through Vulkan, Metal or DirectX 12. Without a GPU the
+//! `cargo add foretoken` is the only setup: the GPU is used through Vulkan, Metal or DirectX 12. Without a GPU the
 //! models run on the CPU.
 //!
 //! # Models
@@ -218,15 +218,12 @@
 //!
 //! # Features
 //!
-//! The feature `cli` is on by default; libraries switch it off with `--no-default-features`.
-//!
 //! | feature | content |
 //! |---|---|
-//! | `hub` | models of the Hugging Face Hub, by name |
+//! | `hub` (on by default) | models of the Hugging Face Hub, by name |
 //! | `grammar` | constrained texts: JSON schemas, regular expressions, grammars |
 //! | `remote` | targets on vLLM or SGLang servers ([`EngineBuilder::target_url`]) |
 //! | `simulator` | the module `simulate`: speedup by speculation at given latencies and acceptance rates |
-//! | `cli` | the program `foretoken`, with all features above |
 
 #![forbid(unsafe_code)]
 
@@ -257,9 +254,6 @@ pub mod simulate;
 mod speculate;
 mod target;
 mod text;
-// The exports for JavaScript are in the repository alone.
-#[cfg(all(target_arch = "wasm32", any(feature = "wasm-engine", feature = "wasm-grammar", feature = "wasm-simulator")))]
-mod wasm;
 mod weights;
 
 pub use cancel::CancelToken;

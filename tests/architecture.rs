@@ -21,6 +21,11 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// Returns the Rust files of the library, the program and the exports for JavaScript.
+fn sources() -> Vec<(PathBuf, String)> {
+    ["src", "program/src", "browser/src"].iter().flat_map(|folder| files(folder, "rs")).collect()
+}
+
 /// Returns the top-level module of a file in src/; for a backend also its folder.
 fn module(path: &Path) -> String {
     let relative = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
@@ -115,29 +120,10 @@ fn dependencies_point_one_way() {
                 "weights",
             ],
         ),
-        (
-            "wasm",
-            &[
-                "backend",
-                "cancel",
-                "constraint",
-                "error",
-                "gpu",
-                "grammar",
-                "load",
-                "model",
-                "options",
-                "parallel",
-                "sample",
-                "session",
-                "simulate",
-                "weights",
-            ],
-        ),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);
-        if ["lib", "bin"].contains(&module.as_str()) {
+        if module == "lib" {
             continue;
         }
         let allowed = allowed.get(module.as_str()).unwrap_or_else(|| panic!("{module} is not in the table"));
@@ -184,9 +170,9 @@ fn foreign_apis_stay_in_their_module() {
         for line in code {
             // Calls the browser directly for features that wgpu lacks.
             let is_beside_wgpu = path.ends_with("gpu/compile.rs");
-            for (name, home) in [("wgpu::", "gpu"), ("wasm_bindgen", "wasm"), ("js_sys", "wasm"), ("web_sys", "wasm")] {
+            for (name, home) in [("wgpu::", "gpu"), ("wasm_bindgen", ""), ("js_sys", ""), ("web_sys", "")] {
                 let is_home = module == home || is_beside_wgpu;
-                assert!(is_home || !line.contains(name), "{}: {name} belongs to {home}: {line}", path.display());
+                assert!(is_home || !line.contains(name), "{}: {name}: {line}", path.display());
             }
             let asynchronous = line.contains("async ") || line.contains(".await");
             assert!(module != "speculate" || !asynchronous, "{}: speculate is pure: {line}", path.display());
@@ -197,7 +183,7 @@ fn foreign_apis_stay_in_their_module() {
 /// Only the table states the properties of an architecture.
 #[test]
 fn only_the_table_asks_for_the_architecture() {
-    for (path, text) in files("src", "rs").into_iter().filter(|(path, _)| !path.ends_with("model/architecture.rs")) {
+    for (path, text) in sources().into_iter().filter(|(path, _)| !path.ends_with("model/architecture.rs")) {
         for asked in Architecture::ALL {
             let name = format!("Architecture::{asked:?}");
             assert!(!text.contains(&name), "{} asks whether it is {name}", path.display());
@@ -210,7 +196,7 @@ fn only_the_table_asks_for_the_architecture() {
 
 #[test]
 fn every_file_says_what_it_is_and_is_one_idea() {
-    for (path, text) in files("src", "rs") {
+    for (path, text) in sources() {
         assert!(text.starts_with("//! "), "{} opens with a sentence", path.display());
         assert!(text.lines().count() <= 450, "{} has {} lines", path.display(), text.lines().count());
     }
@@ -223,7 +209,7 @@ fn every_file_says_what_it_is_and_is_one_idea() {
 #[test]
 fn no_two_files_declare_a_type_of_the_same_name() {
     let mut declared: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for (path, text) in files("src", "rs") {
+    for (path, text) in sources() {
         for line in text.lines() {
             let words: Vec<_> = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
             let kind = words.iter().position(|word| ["struct", "enum", "trait", "type"].contains(word));
@@ -240,8 +226,8 @@ fn no_two_files_declare_a_type_of_the_same_name() {
 #[test]
 fn files_that_guides_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders =
-        ["benches", "docs", "examples", "scripts", "shaders", "src", "tests", "www"].map(|name| format!("{name}/"));
+    let folders = ["benches", "browser", "docs", "examples", "program", "scripts", "shaders", "src", "tests", "www"]
+        .map(|name| format!("{name}/"));
     let mut found = 0;
     for guide in
         ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/dsi.md", "docs/cluster.md", "shaders/README.md"]
@@ -262,9 +248,9 @@ fn files_that_guides_name_exist() {
 #[test]
 fn no_method_is_named_read_run_write_or_of_alone() {
     // Methods that a trait of the standard library or an object of JavaScript names.
-    let foreign = ["src/text/template.rs: write", "src/wasm/engine/files.rs: read"];
+    let foreign = ["src/text/template.rs: write", "browser/src/engine/files.rs: read"];
     let mut found = Vec::new();
-    for (path, text) in files("src", "rs") {
+    for (path, text) in sources() {
         for line in text.lines().filter(|line| line.starts_with("    ")) {
             let Some((_, definition)) = line.split_once("fn ") else { continue };
             let name = definition.split(['(', '<']).next().unwrap();

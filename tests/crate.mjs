@@ -1,4 +1,4 @@
-// The crate as it is published: its contents, its build, and the program's messages outside a checkout.
+// The crates as they are published: their contents, their build, and the program's messages outside a checkout.
 import { deepEqual, equal, match, ok } from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdtempSync, rmSync, statSync } from "node:fs";
@@ -8,8 +8,6 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** Maximum size of the packed crate in bytes; crates.io accepts 10 MB. */
-const MOST = 529_000;
 
 /** Runs a command and returns its output. */
 function run(command, args, cwd = root) {
@@ -19,35 +17,45 @@ function run(command, args, cwd = root) {
 }
 
 const metadata = JSON.parse(run("cargo", ["metadata", "--no-deps", "--offline", "--format-version", "1"]));
-const [{ name, version }] = metadata.packages;
 const packages = join(metadata.target_directory, "package");
-const packed = join(packages, `${name}-${version}`);
-run("cargo", ["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+/** The published crates: maximum packed size in bytes, and contents. crates.io accepts 10 MB. */
+const CRATES = [
+  { name: "foretoken", most: 480_000, contents: ["README.md", "build.rs", "examples", "shaders", "src"] },
+  { name: "foretoken-cli", most: 80_000, contents: ["program.md", "src"] },
+];
+const version = Object.fromEntries(metadata.packages.map(({ name, version }) => [name, version]));
+const packed = (name) => join(packages, `${name}-${version[name]}`);
+run("cargo", ["package", "--no-verify", "--allow-dirty", "--offline", "--quiet", ...CRATES.flatMap(({ name }) => ["--package", name])]);
 const scratch = mkdtempSync(join(tmpdir(), "foretoken-crate-"));
 after(() => rmSync(scratch, { recursive: true }));
 
-test("the crate is small, and has no weights, no measurements and no tests", () => {
-  const { size } = statSync(`${packed}.crate`);
-  console.log(`the crate has ${size} bytes`);
-  ok(size <= MOST, `${size} bytes`);
-  const files = run("tar", ["-tzf", basename(`${packed}.crate`)], packages)
-    .trim()
-    .split("\n");
-  const tops = new Set(files.map((file) => file.split("/")[1]).filter((top) => !/^(Cargo\.|\.cargo|LICENSE-)/.test(top)));
-  deepEqual([...tops].sort(), ["README.md", "build.rs", "examples", "shaders", "src"]);
-});
+for (const { name, most, contents } of CRATES)
+  test(`the crate ${name} is small, and has no weights, no measurements and no tests`, () => {
+    const { size } = statSync(`${packed(name)}.crate`);
+    console.log(`the crate ${name} has ${size} bytes`);
+    ok(size <= most, `${size} bytes`);
+    const files = run("tar", ["-tzf", basename(`${packed(name)}.crate`)], packages)
+      .trim()
+      .split("\n");
+    const tops = new Set(files.map((file) => file.split("/")[1]).filter((top) => !/^(Cargo\.|\.cargo|LICENSE-)/.test(top)));
+    deepEqual([...tops].sort(), contents);
+  });
 
-test("the packed crate builds, examples and documentation with it; its program says how to get a model", () => {
-  rmSync(packed, { recursive: true, force: true });
-  // With current modification times: the archive's never change, and cargo compares them.
-  run("tar", ["-xmzf", basename(`${packed}.crate`)], packages);
+test("the packed crates build, examples and documentation with them; the program says how to get a model", () => {
+  for (const { name } of CRATES) {
+    rmSync(packed(name), { recursive: true, force: true });
+    // With current modification times: the archive's never change, and cargo compares them.
+    run("tar", ["-xmzf", basename(`${packed(name)}.crate`)], packages);
+  }
   const unoptimised = ["--config", "profile.release.package.foretoken.opt-level=0"];
-  const common = ["--release", "--locked", "--offline", "--target-dir", metadata.target_directory, ...unoptimised];
+  const common = ["--release", "--offline", "--target-dir", metadata.target_directory, ...unoptimised];
+  const library = packed("foretoken");
   // Compiled but not run: they run in the checkout, which has the models.
-  run("cargo", ["test", "--doc", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], packed);
-  // With examples cargo reuses the dependencies built for the tests, instead of building them again for the program.
-  run("cargo", ["build", "--bin", name, "--examples", ...common], packed);
-  const program = `${name}${process.platform === "win32" ? ".exe" : ""}`;
+  run("cargo", ["test", "--doc", "--locked", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], library);
+  run("cargo", ["build", "--locked", "--examples", ...common], library);
+  // The library that was just packed, in place of the one that is published.
+  run("cargo", ["build", ...common, "--config", `patch.crates-io.foretoken.path=${JSON.stringify(library)}`], packed("foretoken-cli"));
+  const program = `foretoken${process.platform === "win32" ? ".exe" : ""}`;
   const built = join(metadata.target_directory, "release", program);
   const installed = join(scratch, program);
   copyFileSync(built, installed);

@@ -17,7 +17,8 @@ use std::rc::Rc;
 
 /// Parts that are needed before there are instances.
 pub struct PreparedParts {
-    pub(crate) prompts: Prompts,
+    /// Tokenizer, chat template and limits of the target.
+    pub prompts: Prompts,
     arithmetic: Arithmetic,
     /// `true`: the draft model can be used.
     pub with_drafter: bool,

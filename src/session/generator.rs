@@ -12,8 +12,10 @@ use std::ops::ControlFlow;
 
 /// A loaded target, with its executor `E`. Every executor generates the same text.
 pub struct Generator<E: ?Sized = dyn Executor> {
-    pub(crate) prompts: Prompts,
-    pub(crate) executor: E,
+    /// Tokenizer, chat template and limits of the target.
+    pub prompts: Prompts,
+    /// What the models run on.
+    pub executor: E,
 }
 
 /// The part of a generator that depends on the number of targets.

@@ -18,7 +18,7 @@ pub struct Single {
     pub(crate) engine: Box<dyn Backend>,
     pub(super) prompt_cache: PromptCache,
     /// Warnings about the models, for the user.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     learned: Learned,
     /// Compiler of [`GenerateOptions::response_format`]; `None` until first needed.
     grammars: Option<Box<dyn Grammars>>,

@@ -4,10 +4,11 @@ use crate::path;
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::TempDir;
 
-/// A folder with such a model, removed on drop.
-pub struct Foreign(PathBuf);
+/// A temporary folder with such a model.
+pub struct Foreign(TempDir);
 
 /// Permutes ids: the factor is coprime to their number, a power of two.
 fn renumbered(id: u64) -> u64 {
@@ -28,10 +29,10 @@ pub fn tokenizer(merges: usize) -> Value {
 impl Foreign {
     /// Writes the draft model with other ids. Only the first `merges` merges of the tokenizer remain, so that rarer words take more
     /// tokens.
-    pub fn new(name: &str, merges: usize) -> Self {
+    pub fn new(merges: usize) -> Self {
         let own = path("models/tales/draft");
-        let folder = std::env::temp_dir().join(format!("foretoken-foreign-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let scratch = TempDir::new().unwrap();
+        let folder = scratch.path();
         std::fs::copy(own.join("config.json"), folder.join("config.json")).unwrap();
 
         std::fs::write(folder.join("tokenizer.json"), tokenizer(merges).to_string()).unwrap();
@@ -49,16 +50,10 @@ impl Foreign {
             (name, TensorView::new(tensor.dtype(), tensor.shape().to_vec(), own).unwrap())
         });
         safetensors::serialize_to_file(renumbered, None, &folder.join("model.safetensors")).unwrap();
-        Self(folder)
+        Self(scratch)
     }
 
     pub fn folder(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path()
     }
 }

@@ -15,7 +15,7 @@ pub mod tokenizers;
 
 #[cfg(target_os = "linux")]
 pub use ash;
-pub use {cap, fancy_regex, jsonschema, naga, peak_alloc, safetensors};
+pub use {cap, fancy_regex, jsonschema, naga, peak_alloc, safetensors, tempfile};
 
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;

@@ -84,7 +84,7 @@ fn check_inside_characters(engine: &mut impl Target) {
 
 #[test]
 fn a_draft_model_on_the_gpu_reads_nothing_again_after_part_of_a_character() {
-    let foreign = Foreign::new("inside-gpu", ALL);
+    let foreign = Foreign::new(ALL);
     let mut engine = common::engine(&gpu(), &path("models/tales/target"), Some(foreign.folder()), Tales::capacity());
     engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
     check_inside_characters(&mut engine);
@@ -92,7 +92,7 @@ fn a_draft_model_on_the_gpu_reads_nothing_again_after_part_of_a_character() {
 
 #[test]
 fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
-    let foreign = Foreign::new("inside-cpu", ALL);
+    let foreign = Foreign::new(ALL);
     let processor = Rc::new(cpu::Processor::new(None));
     let model = |folder: &Path| {
         let (blueprint, weights) = blueprint_as(folder, Tales::capacity(), WeightDtype::Auto);
@@ -106,7 +106,7 @@ fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
 /// These texts once crashed the CPU's engine, and one was slow: they are often inside a character.
 #[test]
 fn characters_of_several_tokens_are_those_of_the_plain_text_on_every_device() {
-    let foreign = Foreign::new("characters", ALL);
+    let foreign = Foreign::new(ALL);
     let target = path("models/tales/target").display().to_string();
     let options = |most| GenerateOptions::new().max_new_tokens(most);
     for device in [DeviceChoice::Cpu, DeviceChoice::Webgpu] {
@@ -128,7 +128,7 @@ fn characters_of_several_tokens_are_those_of_the_plain_text_on_every_device() {
 /// If only the ids differ, translation costs no acceptance: the rounds equal those of the shared tokenizer.
 #[test]
 fn other_ids_alone_give_the_same_rounds() {
-    let foreign = Foreign::new("ids", ALL);
+    let foreign = Foreign::new(ALL);
     let mut session = load(foreign.folder(), 512).unwrap();
     for case in cases(&["open", "retell", "rename"]) {
         let options = drafting(8, Schedule::Constant, case.max_new_tokens);
@@ -143,7 +143,7 @@ fn other_ids_alone_give_the_same_rounds() {
 
 #[test]
 fn every_lookahead_and_schedule_gives_the_plain_tokens() {
-    let foreign = Foreign::new("matrix", FEWER);
+    let foreign = Foreign::new(FEWER);
     let mut session = load(foreign.folder(), 512).unwrap();
     let (mut accepted, mut rounds) = (0, 0);
     for case in cases(&["open", "rename"]) {
@@ -163,7 +163,7 @@ fn every_lookahead_and_schedule_gives_the_plain_tokens() {
 /// Noise, biases and penalties belong to the target's ids, so the text equals the plain one here too.
 #[test]
 fn samples_are_the_plain_ones() {
-    let foreign = Foreign::new("samples", FEWER);
+    let foreign = Foreign::new(FEWER);
     let mut session = load(foreign.folder(), 256).unwrap();
     let case = &cases(&["open"])[0];
     let sampled = drafting(5, Schedule::Constant, 24)
@@ -197,7 +197,7 @@ fn samples_are_the_plain_ones() {
 /// The draft model's own positions run out before the target's, because it writes more tokens.
 #[test]
 fn a_full_context_ends_the_text_at_the_same_token() {
-    let foreign = Foreign::new("full", 300);
+    let foreign = Foreign::new(300);
     let case = &cases(&["open"])[0];
     let room = case.prompt_ids.len() + 30;
     let mut session = load(foreign.folder(), room).unwrap();
@@ -209,7 +209,7 @@ fn a_full_context_ends_the_text_at_the_same_token() {
 
 #[test]
 fn a_text_goes_on_after_the_device_is_lost() {
-    let foreign = Foreign::new("lost", FEWER);
+    let foreign = Foreign::new(FEWER);
     let mut session = load(foreign.folder(), 256).unwrap();
     let case = &cases(&["rename"])[0];
     let gpu = session.engine().gpu().unwrap().clone();
@@ -231,7 +231,7 @@ fn a_text_goes_on_after_the_device_is_lost() {
 #[test]
 fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
     let gpu = gpu();
-    let foreign = Foreign::new("counters", FEWER);
+    let foreign = Foreign::new(FEWER);
     let mut engine = common::engine(&gpu, &path("models/tales/target"), Some(foreign.folder()), Tales::capacity());
     engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
     let case = &cases(&["rename"])[0];
@@ -259,7 +259,7 @@ fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
 
 #[test]
 fn a_draft_model_whose_tokenizer_has_more_tokens_is_left_out() {
-    let foreign = Foreign::new("more", ALL);
+    let foreign = Foreign::new(ALL);
     let file = foreign.folder().join("tokenizer.json");
     let longer = std::fs::read_to_string(&file).unwrap().replace("\"Ġthe\":", "\"Ġtheee\":9999,\"Ġthe\":");
     std::fs::write(&file, longer).unwrap();

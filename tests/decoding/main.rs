@@ -1,6 +1,7 @@
 //! Rounds and sessions: speculation changes no token, whatever happens on the way.
 
 mod chat;
+mod engine;
 mod foreign;
 mod growth;
 mod lossless;

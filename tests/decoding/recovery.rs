@@ -185,7 +185,7 @@ fn a_draft_model_that_cannot_be_set_up_again_is_a_warning() {
 /// A draft is only a guess: the text is the target's, and one warning states why it is plain.
 #[test]
 fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
-    let foreign = Foreign::new("overflowing", 1_500);
+    let foreign = Foreign::new(1_500);
     let target = Folder::open(path("models/tales/target")).unwrap();
     let load = LoadOptions::new().max_context(128);
     for folder in [path("models/tales/draft"), foreign.folder().to_owned()] {

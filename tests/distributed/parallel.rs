@@ -559,7 +559,7 @@ fn generations_are_those_of_a_session() {
 fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
     within(|| {
         let files = |folder: &Path| Folder::open(folder).unwrap();
-        let (foreign, target) = (Foreign::new("parallel", 1_500), path("models/tales/target"));
+        let (foreign, target) = (Foreign::new(1_500), path("models/tales/target"));
         let one = LoadOptions::new().max_context(512).device(DeviceChoice::Webgpu);
         let mut session = run(Session::load(&gpu(), files(&target), None::<Folder>, &one, &mut |_, _| ())).unwrap();
         let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());

@@ -14,7 +14,6 @@ use foretoken::{
 };
 use serde_json::{Value, json};
 use std::ops::{ControlFlow, Range};
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, LazyLock};
@@ -486,7 +485,7 @@ fn a_draft_model_with_another_tokenizer_drafts_for_any_number_of_requests() {
     let served = Served::new(Dialect::Vllm, honest());
     // Only other ids; then rarer words in more tokens; then all but the shortest words.
     for merges in [usize::MAX, 1_500, 300] {
-        let foreign = Foreign::new(&format!("served-{merges}"), merges);
+        let foreign = Foreign::new(merges);
         let cpu = LoadOptions::new().device(DeviceChoice::Cpu);
         let beside = |sp_degree| LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
         for load in [cpu, beside(1), beside(2), beside(4)] {
@@ -503,34 +502,6 @@ fn a_draft_model_with_another_tokenizer_drafts_for_any_number_of_requests() {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn the_program_takes_a_draft_model_with_another_tokenizer() {
-    let (served, foreign) = (Served::new(Dialect::Vllm, honest()), Foreign::new("program", 1_500));
-    for sp_degree in ["1", "2"] {
-        let ran = Command::new(env!("CARGO_BIN_EXE_foretoken"))
-            .args([
-                "generate",
-                PROMPT,
-                "--json",
-                "--max-new-tokens",
-                "40",
-                "--num-assistant-tokens-schedule",
-                "constant",
-            ])
-            .args(["--target-url", &served.address, "--target-model", "tales", "--device", "cpu"])
-            .args(["--sp-degree", sp_degree])
-            .arg("--model")
-            .arg(path("models/tales/target"))
-            .arg("--assistant-model")
-            .arg(foreign.folder())
-            .output()
-            .unwrap();
-        let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
-        assert_eq!(report["token_ids"], json!(expected(40)), "{report}");
-        assert!(report["stats"]["num_accepted_draft_tokens"].as_u64().unwrap() > 5, "{report}");
     }
 }
 

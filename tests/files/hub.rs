@@ -1,27 +1,28 @@
 //! Models of the Hub: the local cache, and faults of the Hub, its servers and the disk.
 
 use common::hub::{Answer, COMMIT, Fake, Misbehave, REPOSITORY, Request, digest_of, honest, taciturn};
+use common::path;
+use common::tempfile::TempDir;
 use foretoken::internals::checkpoint::choose;
 use foretoken::internals::hub::{Hub, HubId, Settings};
 use foretoken::{Error, Result};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs};
 
-/// A separate cache, removed on drop.
-struct Cache(PathBuf);
+/// A separate cache, made by the first download.
+struct Cache {
+    root: PathBuf,
+    _parent: TempDir,
+}
 
 impl Cache {
     fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self(env::temp_dir().join(format!("foretoken-hub-{}-{count}", std::process::id())))
+        let parent = TempDir::new().unwrap();
+        Self { root: parent.path().join("hub"), _parent: parent }
     }
 
     fn folder(&self) -> PathBuf {
-        self.0.join("models--owner--tales")
+        self.root.join("models--owner--tales")
     }
 
     /// Downloads a model and returns its path below the snapshot.
@@ -39,7 +40,7 @@ impl Cache {
 
     fn at(&self, endpoint: &str, id: &str, token: Option<&str>, offline: bool) -> Result<String> {
         let token = token.map(str::to_owned);
-        let hub = Hub::new(Settings { endpoint: endpoint.into(), token, cache: self.0.clone(), offline })?;
+        let hub = Hub::new(Settings { endpoint: endpoint.into(), token, cache: self.root.clone(), offline })?;
         let mut last = (0, 0);
         let path = hub.download(&id.parse().unwrap(), &mut |done, all| last = (done, all))?;
         assert_eq!(last.0, last.1, "progress ends with all bytes");
@@ -54,12 +55,6 @@ impl Cache {
 
     fn blob(&self, name: &str) -> PathBuf {
         self.folder().join("blobs").join(digest_of(name, &bytes_of(name)))
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -123,7 +118,7 @@ fn a_download_is_laid_out_as_python_expects_and_comes_once() {
         2,
         "nothing is left over, README.md did not come"
     );
-    assert_eq!(fs::read_dir(cache.0.join(".locks/models--owner--tales")).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(cache.root.join(".locks/models--owner--tales")).unwrap().count(), 2);
     let listing = format!("/api/models/{REPOSITORY}/revision/main?blobs=true");
     assert_eq!(fake.hub.paths()[0], listing);
     // Checking for changes takes one request. A commit cannot change, so it takes none.
@@ -287,11 +282,6 @@ fn a_repository_of_gguf_files_wants_one_of_them() {
     let names = ["q/m-Q8_0-00001-of-00002.gguf", "q/m-Q8_0-00002-of-00002.gguf", "tales-Q4_K_M.gguf"];
     let (fake, cache) = (Fake::new(&files(&[&names[..], &[CONFIG]].concat()), honest(), honest()), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "bad-option", &["owner/name:FILE", names[0], names[2]]);
-    for option in ["--model", "--assistant-model"] {
-        let refused = program(&fake, &cache, &["generate", "Once", option, REPOSITORY]).output().unwrap();
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert!(said.contains(&format!("{option}: none is not allowed")), "{said}");
-    }
     assert_eq!(cache.get(&fake, "owner/tales:*Q4_K_M.gguf").unwrap(), names[2]);
     assert_eq!(fake.store.paths().len(), 1);
     fails(cache.offline(&fake, "owner/tales:*Q8_0*"), "bad-option", &["*Q8_0* is not allowed", names[2]]);
@@ -352,104 +342,15 @@ fn a_full_disk_says_so() {
 #[test]
 fn a_cache_that_cannot_be_written_says_so() {
     let (fake, cache) = (plain(), Cache::new());
-    fs::write(&cache.0, "a file").unwrap();
+    fs::write(&cache.root, "a file").unwrap();
     fails(cache.get(&fake, REPOSITORY), "not-found", &["HF_HOME"]);
-    fs::remove_file(&cache.0).unwrap();
-}
-
-/// Returns the files of the small tales model.
-fn tales() -> Vec<(&'static str, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tales/draft");
-    let names = [CONFIG, "generation_config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json"];
-    names.map(|name| (name, fs::read(folder.join(name)).unwrap())).into()
-}
-
-fn program(fake: &Fake, cache: &Cache, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
-    command.env("XDG_RUNTIME_DIR", env::temp_dir()).env("HF_ENDPOINT", &fake.hub.address).env("HF_HUB_CACHE", &cache.0);
-    command
-        .env("HF_TOKEN", "secret")
-        .env("NO_PROXY", "127.0.0.1")
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn parsed(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-#[test]
-fn two_processes_at_once_download_once_and_the_text_is_that_of_the_folder() {
-    let (fake, cache) = (Fake::new(&tales(), honest(), honest()), Cache::new());
-    let generate = |model: &str| {
-        let args = ["generate", "Once upon a time", "--max-new-tokens", "4", "--json", "--model", model];
-        program(&fake, &cache, &args).spawn().unwrap()
-    };
-    let both = [generate(REPOSITORY), generate(REPOSITORY)].map(|child| parsed(&child.wait_with_output().unwrap()));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tales/draft");
-    let wanted = parsed(&generate(folder.to_str().unwrap()).wait_with_output().unwrap());
-    assert!(both.iter().all(|report| report["text"] == wanted["text"]), "{both:?}");
-    assert_eq!(fake.store.asked().len(), 1);
-    let mut paths = fake.hub.paths();
-    paths.retain(|path| path.starts_with("/cached/"));
-    assert_eq!(paths.len(), 4, "{paths:?}");
-}
-
-#[test]
-fn inspecting_a_model_of_the_hub_reads_its_headers_alone() {
-    let (fake, cache) = (Fake::new(&tales(), honest(), honest()), Cache::new());
-    let inspect = |model: &str| parsed(&program(&fake, &cache, &["inspect", model, "--json"]).output().unwrap());
-    let report = inspect(REPOSITORY);
-    let ranges: usize =
-        fake.store.asked().iter().map(|request| request.range.unwrap()).map(|(start, end)| end - start).sum();
-    assert!(ranges < 50_000, "{ranges}");
-    assert!(!cache.0.exists(), "nothing is kept");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tales/draft");
-    let wanted = inspect(folder.to_str().unwrap());
-    for key in ["spec", "tensors", "memory", "plan", "download_bytes"] {
-        assert_eq!(report[key], wanted[key], "{key}");
-    }
-    assert_eq!(report["model"], REPOSITORY);
-    assert_eq!(report["download_bytes"], tales().iter().map(|(_, bytes)| bytes.len()).sum::<usize>());
-    let read = |offline: &str| {
-        program(&fake, &cache, &["inspect", REPOSITORY]).env("HF_HUB_OFFLINE", offline).output().unwrap()
-    };
-    assert!(String::from_utf8(read("1").stderr).unwrap().contains("HF_HUB_OFFLINE"));
-    assert!(String::from_utf8(read("0").stdout).unwrap().contains("fits"));
-}
-
-#[test]
-fn what_is_here_goes_before_what_the_hub_has() {
-    let (fake, cache) = (plain(), Cache::new());
-    let said = |model: &str| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
-        let run = program(&fake, &cache, &["generate", "Once", "--model", model]).current_dir(folder).output().unwrap();
-        assert_eq!(run.status.code(), Some(1));
-        String::from_utf8(run.stderr).unwrap()
-    };
-    // A folder without a model.
-    fs::create_dir_all(cache.0.join("empty/folder")).unwrap();
-    let empty = program(&fake, &cache, &["generate", "Once", "--model", "empty/folder"])
-        .current_dir(&cache.0)
-        .output()
-        .unwrap();
-    assert!(String::from_utf8(empty.stderr).unwrap().contains("empty/folder: there is neither"));
-    assert!(fake.hub.asked().is_empty());
-    for part in ["tails", "owner/name", "no such folder"] {
-        assert!(said("tails").contains(part), "{part}");
-    }
-    for part in ["owner/tails", "check the name", "nor is there such a folder"] {
-        assert!(said("owner/tails").contains(part), "{part}: {}", said("owner/tails"));
-    }
+    fs::remove_file(&cache.root).unwrap();
 }
 
 /// An [`Error`] has the same code in Rust and in JS.
 #[test]
 fn the_codes_are_those_of_the_browser() {
-    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("www/error.ts")).unwrap();
+    let list = fs::read_to_string(path("www/error.ts")).unwrap();
     for error in [
         Error::Network { url: String::new(), reason: String::new() },
         Error::Integrity { file: String::new(), reason: String::new() },
@@ -492,8 +393,8 @@ fn the_environment_says_where_models_are_kept_and_which_token_is_sent() {
     let read = |set: &[(&str, &str)]| {
         Settings::from_variables(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
     };
-    let home = env::temp_dir().join(format!("foretoken-settings-{}", std::process::id()));
-    fs::create_dir_all(&home).unwrap();
+    let folder = TempDir::new().unwrap();
+    let home = folder.path();
     fs::write(home.join("token"), "stored\n").unwrap();
     let at = home.to_str().unwrap();
     let plain = read(&[("HF_HOME", at)]);
@@ -514,7 +415,6 @@ fn the_environment_says_where_models_are_kept_and_which_token_is_sent() {
     {
         assert_eq!(read(&[("HF_HUB_CACHE", path), ("HF_HOME", at)]).cache, cache, "{path}");
     }
-    fs::remove_dir_all(home).unwrap();
 }
 
 #[test]

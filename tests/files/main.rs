@@ -1,6 +1,5 @@
-//! Files of models: reading, checking, converting, downloading.
+//! Files of models: reading, checking, downloading.
 
-mod convert;
 mod gguf;
 mod hub;
 mod weights;

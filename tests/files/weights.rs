@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
+use common::tempfile::TempDir;
 use foretoken::internals::weights::{Dtype, Folder, InMemory, Source, Weights, read_small, widen};
 use foretoken::{Error, Result, WeightsRule as Rule};
 use half::{bf16, f16};
@@ -613,7 +614,8 @@ fn widening_is_exact_for_all_patterns() {
 
 #[test]
 fn a_folder_on_disk() {
-    let path = std::env::temp_dir().join(format!("foretoken-weights-{}", std::process::id()));
+    let scratch = TempDir::new().unwrap();
+    let path = scratch.path().join("model");
     let not_found = |result: Result<Folder>, reason: &str| match result {
         Err(Error::NotFound { reason: found, .. }) => assert!(found.starts_with(reason), "{found}"),
         other => panic!("{other:?}"),
@@ -641,7 +643,6 @@ fn a_folder_on_disk() {
     assert_eq!(rule(huge), Rule::Truncated { expected: u64::MAX, found: bytes.len() as u64 });
     std::fs::write(path.join(SINGLE), &bytes[..bytes.len() - 4]).unwrap();
     assert_eq!(rule(block_on(weights.read_f32("t"))), Rule::Truncated { expected: 24, found: 20 });
-    std::fs::remove_dir_all(&path).unwrap();
 }
 
 // Two hundred thousand random mutants.

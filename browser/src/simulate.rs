@@ -1,10 +1,9 @@
 //! JavaScript bindings for the simulator: numbers in, means and figures out, without a GPU.
 
-use super::to_value;
-use crate::error::Result;
-use crate::simulate::heatmap::{GridOptions, Ratio, grid};
-use crate::simulate::offline::{Lookaheads, means};
-use crate::simulate::{Cell, Draws, Latency, picture};
+use crate::{Exception, to_value};
+use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken::simulate::offline::{Lookaheads, means};
+use foretoken::simulate::{Cell, Draws, Latency, picture};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 
@@ -24,7 +23,7 @@ pub fn cell(
     lookahead: usize,
     sp_degree: usize,
     tokens: usize,
-) -> Result<JsValue> {
+) -> Result<JsValue, Exception> {
     let (target, drafter) = (Latency::even(target_latency), Latency::even(drafter_latency));
     let cell = Cell { target, drafter, acceptance, lookahead, sp_degree, tokens };
     cell.validate()?;
@@ -39,7 +38,7 @@ pub fn cell(
 /// # Errors
 /// `bad-option`.
 #[wasm_bindgen(js_name = simulateHeatmaps)]
-pub fn heatmaps(sp_degree: usize, tokens: usize, columns: usize) -> Result<String> {
+pub fn heatmaps(sp_degree: usize, tokens: usize, columns: usize) -> Result<String, Exception> {
     let options = GridOptions { sp_degree, tokens, ..GridOptions::default() };
     Ok(picture::heatmaps(&grid(options)?, &Ratio::ALL, columns))
 }

@@ -3,9 +3,10 @@
 use super::files::{Files, JsSource, Thrown, hear, message};
 use super::read;
 use super::session::JsSession;
-use crate::backend::server::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
-use crate::error::{Error, Result};
-use crate::parallel;
+use crate::Exception;
+use foretoken::internals::backend::server::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
+use foretoken::internals::parallel;
+use foretoken::{Error, Result};
 use js_sys::{Function, Reflect, Uint8Array};
 use serde::Deserialize;
 use serde_wasm_bindgen::from_value;
@@ -89,7 +90,7 @@ pub async fn connect(
     assistant: Option<Files>,
     options: JsValue,
     progress: Function,
-) -> Result<JsSession, JsValue> {
+) -> Result<JsSession, Exception> {
     let thrown = Thrown::default();
     let words = JsSource::new(words, &thrown);
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));

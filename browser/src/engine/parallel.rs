@@ -3,16 +3,17 @@
 use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
 use super::session::JsSession;
-use crate::backend::server::Later;
-use crate::error::{Error, Result};
-use crate::gpu::DeviceInfo;
-use crate::options::DeviceChoice;
-use crate::parallel::{
+use crate::Exception;
+use crate::to_value;
+use foretoken::internals::backend::server::Later;
+use foretoken::internals::gpu::DeviceInfo;
+use foretoken::internals::options::DeviceChoice;
+use foretoken::internals::parallel::{
     Command, Inbox, Instances, LocalDevice, ModelInstance, NumberedReport, PreparedParts, Report, Role, run_instance,
     set_up,
 };
-use crate::sample::Sampling;
-use crate::wasm::to_value;
+use foretoken::internals::sample::Sampling;
+use foretoken::{Error, Result};
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
 use serde::Deserialize;
@@ -97,14 +98,14 @@ struct Started {
 /// everything except the weights.
 ///
 /// # Errors
-/// As [`crate::Session::load`], and exceptions of sources and workers.
+/// As [`foretoken::internals::session::Session::load`], and exceptions of sources and workers.
 #[wasm_bindgen(js_name = loadParallel)]
 pub async fn load_parallel(
     target: Files,
     assistant: Option<Files>,
     workers: Workers,
     options: JsValue,
-) -> Result<JsSession, JsValue> {
+) -> Result<JsSession, Exception> {
     let thrown = Thrown::default();
     let target = JsSource::new(target, &thrown);
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
@@ -142,7 +143,7 @@ pub async fn serve(
     options: JsValue,
     progress: Function,
     tell: Function,
-) -> Result<JsServer, JsValue> {
+) -> Result<JsServer, Exception> {
     let thrown = Thrown::default();
     let source = JsSource::new(files, &thrown);
     let mut options = read::load_options(&options)?;
@@ -173,7 +174,7 @@ impl JsServer {
     /// # Errors
     /// `internal` if it cannot be read.
     #[wasm_bindgen(js_name = order)]
-    pub fn send(&self, command: JsValue) -> Result<()> {
+    pub fn send(&self, command: JsValue) -> Result<(), Exception> {
         // The receiver lives as long as this object.
         let _ = self.commands.unbounded_send(read(command)?);
         Ok(())

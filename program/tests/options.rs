@@ -1,8 +1,7 @@
 //! Files written from the declarations of the options: the TypeScript types and the settings of the demo page.
 
+use crate::command;
 use foretoken::internals::options::{Declared, Kind, generate_options, load_options};
-use std::path::Path;
-use std::process::Command;
 
 /// Command that writes the files.
 const COMMAND: &str = "GENERATE=1 cargo test --release --test program options";
@@ -11,7 +10,7 @@ const WIDTH: usize = 130;
 
 /// Compares a file with its generated text, or writes it.
 fn assert_current(file: &str, generate: impl FnOnce(&str) -> String) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let path = common::path(file);
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     let text = generate(&found);
     if std::env::var_os("GENERATE").is_some() {
@@ -132,7 +131,7 @@ fn the_settings_of_the_demo_are_those_of_the_options() {
 
 #[test]
 fn the_help_of_the_program_describes_the_options() {
-    let run = Command::new(env!("CARGO_BIN_EXE_foretoken")).args(["chat", "--help"]).output().unwrap();
+    let run = command(&["chat", "--help"]).output().unwrap();
     let help = String::from_utf8(run.stdout).unwrap();
     for option in generate_options().iter().chain(&load_options()) {
         let flag = match option.name {

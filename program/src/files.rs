@@ -19,7 +19,7 @@ pub(super) fn tales_draft() -> Result<Folder> {
 
 /// Finds a part of the tales in the checkout that the program was built in, or in the one in the current directory.
 fn part_of_tales(part: &str) -> Option<PathBuf> {
-    let checkouts = [env!("CARGO_MANIFEST_DIR"), "."].map(Path::new);
+    let checkouts = [concat!(env!("CARGO_MANIFEST_DIR"), "/.."), "."].map(Path::new);
     checkouts.map(|checkout| checkout.join("models").join("tales").join(part)).into_iter().find(|path| path.exists())
 }
 

@@ -4,14 +4,15 @@ use super::constraint::{ForeignGrammars, PageGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
 use super::threads::{JsThreads, others};
-use crate::backend::Device;
-use crate::backend::cpu::Processor;
-use crate::cancel::CancelToken;
-use crate::error::{Error, Result};
-use crate::gpu::GpuOptions;
-use crate::load::ModelFiles;
-use crate::session::{Embedding, Generator, Progress, Session};
-use crate::wasm::to_value;
+use crate::Exception;
+use crate::to_value;
+use foretoken::CancelToken;
+use foretoken::internals::backend::Device;
+use foretoken::internals::backend::cpu::Processor;
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::load::ModelFiles;
+use foretoken::internals::session::{Embedding, Generator, Progress, Session};
+use foretoken::{Error, Result};
 use js_sys::{Array, Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use serde_json::json;
 use std::rc::Rc;
@@ -34,7 +35,7 @@ pub async fn load(
     threads: JsThreads,
     options: JsValue,
     progress: Function,
-) -> Result<JsSession, JsValue> {
+) -> Result<JsSession, Exception> {
     let thrown = Thrown::default();
     let target = JsSource::new(target, &thrown);
     // Exceptions of the draft model's files only lose the draft model.
@@ -58,7 +59,7 @@ pub async fn load(
 /// # Errors
 /// As [`ModelFiles::open`], and exceptions of the source.
 #[wasm_bindgen]
-pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue> {
+pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, Exception> {
     let thrown = Thrown::default();
     let model = JsSource::new(model, &thrown);
     let inspected = async {
@@ -91,7 +92,7 @@ impl JsSession {
         on_token: Function,
         on_prefill: Function,
         left: Promise,
-    ) -> Result<JsValue, JsValue> {
+    ) -> Result<JsValue, Exception> {
         let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;
         let cancel = CancelToken::default();
@@ -116,7 +117,7 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Generator::embed`]; `bad-option` if workers have the models.
-    pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
+    pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, Exception> {
         let text = read::prompt(&text)?;
         let pooling = pooling.parse()?;
         let Embedding { embedding, .. } = self.1.or(self.0.embed(&text, pooling, normalize).await)?;
@@ -127,7 +128,7 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Generator::score`]; `bad-option` if workers have the models.
-    pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
+    pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, Exception> {
         let prompt = read::prompt(&prompt)?;
         let continuation = read::prompt(&continuation)?;
         let scores = self.0.score(&prompt, &[continuation]).await;
@@ -153,17 +154,17 @@ impl JsSession {
     }
 
     /// Returns the tokens of a prompt.
-    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>> {
+    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>, Exception> {
         let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;
-        self.0.encode(&prompt, &options)
+        Ok(self.0.encode(&prompt, &options)?)
     }
 
     /// Passes the cached keys and values of a prompt to `write(layer, bytes): Promise`. Returns their tokens.
     ///
     /// # Errors
     /// As [`Generator::save`], and exceptions of `write`.
-    pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
+    pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, Exception> {
         let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;
         let mut write = async |layer: usize, bytes: Vec<u8>| {
@@ -178,7 +179,7 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Generator::restore`], and exceptions of `read`.
-    pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, JsValue> {
+    pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, Exception> {
         let mut read = async |layer: usize| {
             let bytes = read.call1(&JsValue::NULL, &layer.into()).map(|promise| promise.unchecked_into());
             Ok(Uint8Array::new(&ended(bytes, &self.1).await?).to_vec())
@@ -190,8 +191,8 @@ impl JsSession {
     ///
     /// # Errors
     /// `bad-tokenizer`.
-    pub fn decode(&self, ids: Vec<u32>, skip_special: bool) -> Result<String> {
-        self.0.tokenizer().decode(&ids, skip_special)
+    pub fn decode(&self, ids: Vec<u32>, skip_special: bool) -> Result<String, Exception> {
+        Ok(self.0.tokenizer().decode(&ids, skip_special)?)
     }
 
     /// Returns the device: `{name, backend, driver, max_buffer_size, max_binding_size}`.

@@ -1,18 +1,18 @@
 //! JavaScript bindings, without logic of their own. Options and results are plain values with the names of the Rust API; errors are
-//! `{code, message, detail}`. Each feature adds exports: `wasm-engine` the engine, `wasm-grammar` grammars and `wasm-simulator` the demo
+//! `{code, message, detail}`. Each feature adds exports: `engine` the engine, `grammar` grammars and `simulator` the demo
 //! page's simulator. The build makes a module of each.
 
-use crate::error::Error;
+use foretoken::Error;
 use js_sys::Reflect;
 use serde::Serialize;
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
-#[cfg(feature = "wasm-engine")]
+#[cfg(feature = "engine")]
 mod engine;
-#[cfg(feature = "wasm-grammar")]
+#[cfg(feature = "grammar")]
 mod grammar;
-#[cfg(feature = "wasm-simulator")]
+#[cfg(feature = "simulator")]
 mod simulate;
 
 /// Stores the message of a panic: otherwise JavaScript only gets `unreachable`.
@@ -30,8 +30,23 @@ fn to_value(value: &impl Serialize) -> JsValue {
     value.serialize(&Serializer::json_compatible()).unwrap_or_else(JsValue::from)
 }
 
-impl From<Error> for JsValue {
+/// What an export throws: an error of the engine as `{code, message, detail}`, or an exception of the page.
+pub struct Exception(JsValue);
+
+impl From<Error> for Exception {
     fn from(error: Error) -> Self {
-        to_value(&error)
+        Self(to_value(&error))
+    }
+}
+
+impl From<JsValue> for Exception {
+    fn from(thrown: JsValue) -> Self {
+        Self(thrown)
+    }
+}
+
+impl From<Exception> for JsValue {
+    fn from(Exception(thrown): Exception) -> Self {
+        thrown
     }
 }

@@ -1,7 +1,8 @@
 //! Threads in a page: workers with one instance of this module each. Each has some rows of every large matrix.
 
-use crate::backend::cpu::{Others, Share, Threads, Words};
-use crate::error::{Error, Result};
+use crate::Exception;
+use foretoken::internals::backend::cpu::{Others, Share, Threads, Words};
+use foretoken::{Error, Result};
 use js_sys::Uint8Array;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -63,9 +64,9 @@ impl JsShare {
     }
 
     /// As [`Share::answer`]. `memory` begins with the question's `length` bytes; the answer's bytes replace them.
-    pub fn answer(&mut self, question: &[u32], length: usize, memory: &Uint8Array) -> Result<f64> {
+    pub fn answer(&mut self, question: &[u32], length: usize, memory: &Uint8Array) -> Result<f64, Exception> {
         let words = question.try_into().map_err(|_| Error::Internal { reason: "no such question".into() })?;
         let part = |length: usize| memory.subarray(0, length as u32);
-        self.0.answer(words, length, |to| part(to.len()).copy_to(to), |from| part(from.len()).copy_from(from))
+        Ok(self.0.answer(words, length, |to| part(to.len()).copy_to(to), |from| part(from.len()).copy_from(from))?)
     }
 }

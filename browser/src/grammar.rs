@@ -1,8 +1,9 @@
-//! JavaScript bindings for grammars, in a separate module that `wasm/engine/constraint.rs` calls.
+//! JavaScript bindings for grammars, in a separate module that `engine/constraint.rs` calls.
 
-use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
-use crate::error::{Error, Result};
-use crate::grammar::Llguidance;
+use crate::Exception;
+use foretoken::Error;
+use foretoken::internals::constraint::{Constraint, Ending, Grammars, ResponseFormat};
+use foretoken::internals::grammar::Llguidance;
 use wasm_bindgen::prelude::*;
 
 /// A compiler of response formats for a vocabulary.
@@ -17,18 +18,18 @@ pub struct JsGrammar(Box<dyn Constraint>);
 impl JsGrammars {
     /// Creates a compiler for tokens with these concatenated bytes and these lengths. `ends`: the tokens that end a text.
     #[wasm_bindgen(constructor)]
-    pub fn new(bytes: &[u8], lengths: &[u32], ends: &[u32]) -> Result<Self> {
+    pub fn new(bytes: &[u8], lengths: &[u32], ends: &[u32]) -> Result<Self, Exception> {
         let mut rest = bytes;
         let token = |&length: &u32| rest.split_off(..length as usize).unwrap_or_default().to_vec();
         let tokens = lengths.iter().map(token).collect();
-        Llguidance::new(tokens, ends).map(Self)
+        Ok(Self(Llguidance::new(tokens, ends)?))
     }
 
     /// Compiles a response format, given as JSON.
-    pub fn compile(&self, format: &str) -> Result<JsGrammar> {
+    pub fn compile(&self, format: &str) -> Result<JsGrammar, Exception> {
         let format: ResponseFormat =
             serde_json::from_str(format).map_err(|error| Error::Internal { reason: error.to_string() })?;
-        self.0.compile(&format).map(JsGrammar)
+        Ok(JsGrammar(self.0.compile(&format)?))
     }
 }
 
@@ -36,27 +37,27 @@ impl JsGrammars {
 #[allow(clippy::missing_errors_doc, reason = "as the methods of Constraint")]
 impl JsGrammar {
     /// As [`Constraint::consume`].
-    pub fn consume(&mut self, token: u32) -> Result<bool> {
-        self.0.consume(token)
+    pub fn consume(&mut self, token: u32) -> Result<bool, Exception> {
+        Ok(self.0.consume(token)?)
     }
 
     /// As [`Constraint::rollback`].
-    pub fn rollback(&mut self, count: usize) -> Result<()> {
-        self.0.rollback(count)
+    pub fn rollback(&mut self, count: usize) -> Result<(), Exception> {
+        Ok(self.0.rollback(count)?)
     }
 
     /// As [`Constraint::mask`].
-    pub fn mask(&mut self, words: &mut [u32]) -> Result<()> {
-        self.0.mask(words)
+    pub fn mask(&mut self, words: &mut [u32]) -> Result<(), Exception> {
+        Ok(self.0.mask(words)?)
     }
 
     /// As [`Constraint::forced`].
-    pub fn forced(&mut self) -> Result<Vec<u8>> {
-        self.0.forced()
+    pub fn forced(&mut self) -> Result<Vec<u8>, Exception> {
+        Ok(self.0.forced()?)
     }
 
     /// As [`Constraint::ending`]: true if the text may end here; undefined if it must.
-    pub fn ending(&mut self) -> Result<Option<bool>> {
+    pub fn ending(&mut self) -> Result<Option<bool>, Exception> {
         let ending = self.0.ending()?;
         Ok((ending != Ending::Must).then_some(ending == Ending::May))
     }

@@ -1,7 +1,9 @@
 //! `foretoken quantize FOLDER FILE.gguf`: for every architecture the file computes what transformers computes from the folder, and the
 //! tokenizer is the same. Models that GGUF cannot express are refused.
 
+use crate::command;
 use common::reference::Model;
+use common::tempfile::TempDir;
 use common::tokenizers::{Random, byte_fallback, file};
 use common::{Golden, goldens, path, run};
 use foretoken::internals::checkpoint;
@@ -10,37 +12,38 @@ use foretoken::internals::weights::{Dtype, Folder};
 use foretoken::{KvDtype, Message};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-/// A temporary model folder, removed on drop.
-struct Scratch(PathBuf);
+/// A temporary model folder.
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str, folder: &Path, files: &[(&str, Vec<u8>)]) -> Self {
-        let scratch = std::env::temp_dir().join(format!("foretoken-convert-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&scratch);
-        std::fs::create_dir(&scratch).unwrap();
+    fn new(folder: &Path, files: &[(&str, Vec<u8>)]) -> Self {
+        let scratch = TempDir::new().unwrap();
         for entry in std::fs::read_dir(folder).unwrap() {
             let from = entry.unwrap().path();
-            std::fs::copy(&from, scratch.join(from.file_name().unwrap())).unwrap();
+            std::fs::copy(&from, scratch.path().join(from.file_name().unwrap())).unwrap();
         }
         for (name, bytes) in files {
-            let path = scratch.join(name);
+            let path = scratch.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, bytes).unwrap();
         }
         Self(scratch)
     }
 
+    fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
     fn file(&self) -> PathBuf {
-        self.0.join("made.gguf")
+        self.folder().join("made.gguf")
     }
 
     /// Runs the conversion and returns its error.
     fn convert(&self, dtype: &str) -> Result<(), Value> {
         let file = self.file();
-        let mut program = Command::new(env!("CARGO_BIN_EXE_foretoken"));
-        let ran = program.arg("quantize").arg(&self.0).arg(&file).args(["--type", dtype, "--json"]).output().unwrap();
+        let ran =
+            command(&["quantize"]).arg(self.folder()).arg(&file).args(["--type", dtype, "--json"]).output().unwrap();
         match ran.status.success() {
             true => Ok(()),
             false => {
@@ -48,12 +51,6 @@ impl Scratch {
                 Err(serde_json::from_slice::<Value>(&ran.stdout).unwrap()["error"].take())
             }
         }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -82,7 +79,7 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
     let mut refused = Vec::new();
     for folder in goldens() {
         let name = folder.file_name().unwrap().to_str().unwrap();
-        let scratch = Scratch::new(name, &folder, &[("tokenizer.json", tokenizer(&gpt2()))]);
+        let scratch = Scratch::new(&folder, &[("tokenizer.json", tokenizer(&gpt2()))]);
         if let Err(error) = scratch.convert("F32") {
             assert_eq!(error["code"], "bad-config", "{error}");
             refused.push((name.to_owned(), error["detail"]["key"].as_str().unwrap().to_owned()));
@@ -123,14 +120,14 @@ fn tensors_that_the_config_does_not_imply_are_refused() {
         let mut config = config.clone();
         config[key] = value.into();
         let files = [("tokenizer.json", tokenizer(&gpt2())), ("config.json", config.to_string().into_bytes())];
-        let error = Scratch::new(key, &folder, &files).convert("F16").unwrap_err();
+        let error = Scratch::new(&folder, &files).convert("F16").unwrap_err();
         assert_eq!(error["code"], "bad-weights", "{error}");
     }
 }
 
 #[test]
 fn matrices_have_the_type_that_was_asked_for() {
-    let scratch = Scratch::new("types", &path("models/tales/draft"), &[]);
+    let scratch = Scratch::new(&path("models/tales/draft"), &[]);
     for dtype in [Dtype::F16, Dtype::Bf16, Dtype::Q4_0, Dtype::Q4_1, Dtype::Q5_0, Dtype::Q5_1, Dtype::Q8_0] {
         scratch.convert(dtype.name()).unwrap();
         let checkpoint = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
@@ -157,7 +154,7 @@ fn tokenizer_and_template_are_the_same() {
         ("pieces", llama, sentence_piece, "default"),
     ];
     for (name, folder, bytes, pre) in cases {
-        let scratch = Scratch::new(name, &folder, &[("tokenizer.json", bytes.clone())]);
+        let scratch = Scratch::new(&folder, &[("tokenizer.json", bytes.clone())]);
         scratch.convert("F16").unwrap();
         let source = Folder::open(scratch.file()).unwrap();
         let (_, metadata) = run(foretoken::internals::weights::Weights::open_gguf(source, "made.gguf")).unwrap();
@@ -203,8 +200,8 @@ fn chat_templates_keep_their_names() {
         ("files", vec![("tokenizer_config.json", none.clone()), default, (&tools.0, tools.1), (&rag.0, rag.1)], all),
         ("old", vec![("tokenizer_config.json", none), ("chat_template.json", old)], ["default"; 3]),
     ] {
-        let scratch = Scratch::new(name, &folder, &files);
-        let own = run(checkpoint::open(Folder::open(&scratch.0).unwrap(), None)).unwrap();
+        let scratch = Scratch::new(&folder, &files);
+        let own = run(checkpoint::open(Folder::open(scratch.folder()).unwrap(), None)).unwrap();
         scratch.convert("F16").unwrap();
         let made = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
         for checkpoint in [own, made] {
@@ -230,8 +227,8 @@ fn an_older_template_file_without_a_template_is_refused() {
         ("{\"chat_template\": 1}", "it has no text chat_template"),
     ] {
         let files = [("tokenizer_config.json", config.to_string().into_bytes()), ("chat_template.json", old.into())];
-        let scratch = Scratch::new("older-template", &folder, &files);
-        let opened = run(checkpoint::open(Folder::open(&scratch.0).unwrap(), None)).unwrap();
+        let scratch = Scratch::new(&folder, &files);
+        let opened = run(checkpoint::open(Folder::open(scratch.folder()).unwrap(), None)).unwrap();
         let refused = run(opened.template()).unwrap_err().to_string();
         assert_eq!(refused, format!("chat template: chat_template.json: {reason}"));
     }
@@ -245,11 +242,11 @@ fn a_tokenizer_that_llama_cpp_does_not_know_is_refused() {
     let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false });
     let unknown = tokenizer(&json!({ "type": "Sequence", "pretokenizers": [split, bytes] }));
     let unigram = common::tokenizers::metaspace().to_string().into_bytes();
-    for (name, bytes, word) in [("split", unknown, "tokenizer.ggml.pre"), ("unigram", unigram, "BPE")] {
-        let error = Scratch::new(name, &llama, &[("tokenizer.json", bytes)]).convert("F16").unwrap_err();
+    for (bytes, word) in [(unknown, "tokenizer.ggml.pre"), (unigram, "BPE")] {
+        let error = Scratch::new(&llama, &[("tokenizer.json", bytes)]).convert("F16").unwrap_err();
         assert_eq!(error["code"], "bad-tokenizer", "{error}");
         assert!(error["message"].as_str().unwrap().contains(word), "{error}");
     }
-    let error = Scratch::new("none", &llama, &[]).convert("F16").unwrap_err();
+    let error = Scratch::new(&llama, &[]).convert("F16").unwrap_err();
     assert_eq!(error["code"], "not-found", "{error}");
 }

@@ -1,23 +1,17 @@
 //! The program as a user runs it: its output and its errors.
 
+use crate::command;
+use common::path;
+use common::tempfile::TempDir;
 use serde_json::Value;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 /// The result of a run.
 struct Run {
     code: i32,
     out: String,
     err: String,
-}
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
-    // Without this variable some drivers print warnings to stderr.
-    command.env("XDG_RUNTIME_DIR", std::env::temp_dir()).args(args);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
 }
 
 fn run_with(input: &str, args: &[&str]) -> Run {
@@ -46,10 +40,6 @@ fn json(args: &[&str]) -> Value {
 fn tale() -> Value {
     let text = std::fs::read(path("tests/golden/tales.json")).unwrap();
     serde_json::from_slice::<Value>(&text).unwrap()["cases"][0].take()
-}
-
-fn path(relative: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
 
 fn counts(list: &Value) -> Vec<u64> {
@@ -260,8 +250,8 @@ fn a_temperature_draws_at_random_unless_do_sample_forbids_it() {
 
 #[test]
 fn a_gguf_file_is_told_by_its_name() {
-    let folder = std::env::temp_dir().join(format!("foretoken-named-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let scratch = TempDir::new().unwrap();
+    let folder = scratch.path();
     let file = folder.join("tales.gguf").display().to_string();
     let made = run(&["quantize", "models/tales/draft", &file, "--type", "Q8_0"]);
     assert_eq!(made.code, 0, "{}", made.err);
@@ -269,12 +259,7 @@ fn a_gguf_file_is_told_by_its_name() {
     let written = json(&["generate", "Once", "--max-new-tokens", "1", "--model", &file, "--assistant-model", &file]);
     let names = &written["options"];
     assert_eq!((&names["model"], &names["assistant_model"]), (&file.as_str().into(), &file.as_str().into()));
-    let bare = Command::new(env!("CARGO_BIN_EXE_foretoken"))
-        .args(["inspect", "tales.gguf"])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
+    let bare = command(&["inspect", "tales.gguf"]).current_dir(folder).output().unwrap();
     let out = String::from_utf8(bare.stdout).unwrap();
     assert_eq!(out.lines().next(), Some("model       tales.gguf"), "{out}");
 }
@@ -283,8 +268,8 @@ fn a_gguf_file_is_told_by_its_name() {
 fn the_models_files_recommend_how_to_choose_tokens() {
     let file = "generation_config.json";
     let recommended = "\"do_sample\": true, \"temperature\": 0.5, \"top_k\": 7, \"repetition_penalty\": 1.25, \"no_repeat_ngram_size\": 4, \"pad_token_id\"";
-    let model = Damaged::new("recommended").replace(file, "\"pad_token_id\"", recommended);
-    let folder = model.0.display().to_string();
+    let model = Damaged::new().replace(file, "\"pad_token_id\"", recommended);
+    let folder = model.0.path().display().to_string();
     let run = |flags: &[&str]| {
         json(&[&["generate", "Once", "--model", &folder, "--seed", "3", "--max-new-tokens", "12"], flags].concat())
     };
@@ -341,8 +326,8 @@ fn biases_bans_and_a_least_length_steer_the_text() {
 
 #[test]
 fn a_text_has_the_form_that_a_flag_asks_for() {
-    let folder = std::env::temp_dir().join(format!("foretoken-forms-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let scratch = TempDir::new().unwrap();
+    let folder = scratch.path();
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
@@ -370,7 +355,6 @@ fn a_text_has_the_form_that_a_flag_asks_for() {
         "bad-option",
         &["--regex", "draft_device"],
     );
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -447,8 +431,8 @@ fn a_chat_that_outgrows_the_context_says_so_or_shifts() {
 
 #[test]
 fn chat_refuses_what_it_cannot_do() {
-    let plain = Damaged::new("plain").replace("tokenizer_config.json", "chat_template", "no_template");
-    let folder = plain.0.to_str().unwrap();
+    let plain = Damaged::new().replace("tokenizer_config.json", "chat_template", "no_template");
+    let folder = plain.0.path().to_str().unwrap();
     assert_fails(&["chat", "--model", folder], 1, "bad-template", &["chat template", "none"]);
     assert_fails(&["chat", "--context", "roll"], 2, "bad-option", &["--context", "shift"]);
     let (answers, code) = chat_json("The king.\n/stat\nThe queen.\n", &[]);
@@ -584,7 +568,7 @@ fn bench_measures_the_cpu_too() {
 fn the_prompts_of_bench_are_golden() {
     let golden = std::fs::read_to_string(path("tests/golden/tales.json")).unwrap();
     let golden: Value = serde_json::from_str(&golden).unwrap();
-    let prompts: Value = serde_json::from_str(include_str!("../../src/bin/foretoken/bench/prompts.json")).unwrap();
+    let prompts: Value = serde_json::from_str(include_str!("../src/bench/prompts.json")).unwrap();
     for prompt in prompts.as_array().unwrap() {
         let same = |case: &&Value| prompt.as_object().unwrap().iter().all(|(key, value)| case[key] == *value);
         assert!(golden["cases"].as_array().unwrap().iter().find(same).is_some(), "{prompt}");
@@ -666,24 +650,23 @@ fn bad_options_name_the_flag() {
     assert!(serde_json::from_str::<Value>(&no_command.out).unwrap()["error"]["message"].is_string());
 }
 
-/// A copy of the tales draft model to damage, removed on drop.
-struct Damaged(PathBuf);
+/// A copy of the tales draft model to damage.
+struct Damaged(TempDir);
 
 impl Damaged {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("foretoken-program-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
         for entry in std::fs::read_dir(path("models/tales/draft")).unwrap() {
             let file = entry.unwrap().path();
-            std::fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+            std::fs::copy(&file, folder.path().join(file.file_name().unwrap())).unwrap();
         }
         Self(folder)
     }
 
     fn edit(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
-        let mut bytes = std::fs::read(self.0.join(file)).unwrap();
+        let mut bytes = std::fs::read(self.0.path().join(file)).unwrap();
         change(&mut bytes);
-        std::fs::write(self.0.join(file), bytes).unwrap();
+        std::fs::write(self.0.path().join(file), bytes).unwrap();
         self
     }
 
@@ -698,14 +681,8 @@ impl Damaged {
     }
 
     fn fails(&self, code: &str, says: &[&str]) {
-        let folder = self.0.to_str().unwrap();
+        let folder = self.0.path().to_str().unwrap();
         assert_fails(&["generate", "Once", "--max-new-tokens", "2", "--model", folder], 1, code, says);
-    }
-}
-
-impl Drop for Damaged {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -715,43 +692,39 @@ fn damaged_models_name_the_file() {
     let config = "config.json";
     assert_fails(&["generate", "Once", "--model", "/nowhere/model"], 1, "not-found", &["/nowhere/model"]);
     for file in [config, weights, "tokenizer.json"] {
-        let model = Damaged::new(&format!("no-{file}"));
-        std::fs::remove_file(model.0.join(file)).unwrap();
+        let model = Damaged::new();
+        std::fs::remove_file(model.0.path().join(file)).unwrap();
         model.fails("not-found", &[file]);
     }
-    Damaged::new("json").edit(config, |bytes| bytes.truncate(100)).fails("bad-config", &[config]);
-    Damaged::new("key")
-        .replace(config, "\"hidden_size\": 96", "\"hidden_size\": -1")
-        .fails("bad-config", &["hidden_size"]);
-    let unknown = Damaged::new("architecture").replace(config, "\"llama\"", "\"mamba\"");
+    Damaged::new().edit(config, |bytes| bytes.truncate(100)).fails("bad-config", &[config]);
+    Damaged::new().replace(config, "\"hidden_size\": 96", "\"hidden_size\": -1").fails("bad-config", &["hidden_size"]);
+    let unknown = Damaged::new().replace(config, "\"llama\"", "\"mamba\"");
     unknown.fails("unsupported-architecture", &["mamba", "llama"]);
-    let renamed = Damaged::new("missing").replace(weights, "model.norm.weight", "model.nerm.weight");
+    let renamed = Damaged::new().replace(weights, "model.norm.weight", "model.nerm.weight");
     renamed.fails("bad-weights", &[weights, "model.norm.weight"]);
-    let narrow = Damaged::new("shape").replace(config, "\"intermediate_size\": 256", "\"intermediate_size\": 128");
+    let narrow = Damaged::new().replace(config, "\"intermediate_size\": 256", "\"intermediate_size\": 128");
     narrow.fails("bad-weights", &[weights, "shape"]);
-    let nan = Damaged::new("nan").edit(weights, |bytes| {
+    let nan = Damaged::new().edit(weights, |bytes| {
         let end = bytes.len();
         bytes[end - 2..].copy_from_slice(&0x7e00_u16.to_le_bytes());
     });
     nan.fails("bad-weights", &[weights, "not finite"]);
-    let cut = Damaged::new("cut").edit(weights, |bytes| bytes.truncate(bytes.len() / 2));
+    let cut = Damaged::new().edit(weights, |bytes| bytes.truncate(bytes.len() / 2));
     cut.fails("bad-weights", &[weights, "cut"]);
-    Damaged::new("tokens")
-        .edit("tokenizer.json", |bytes| bytes.truncate(999))
-        .fails("bad-tokenizer", &["tokenizer.json"]);
+    Damaged::new().edit("tokenizer.json", |bytes| bytes.truncate(999)).fails("bad-tokenizer", &["tokenizer.json"]);
 }
 
 #[test]
 fn an_assistant_with_another_tokenizer_changes_nothing_but_the_speed() {
     let renamed = |model: Damaged, file| model.replace(file, "<|im_start|>", "<|im_begin|>");
-    let other = renamed(renamed(Damaged::new("assistant"), "tokenizer.json"), "tokenizer_config.json");
+    let other = renamed(renamed(Damaged::new(), "tokenizer.json"), "tokenizer_config.json");
     let generate = |flags: &[&str]| {
         let ran = run(&[&["generate", "Once upon a time", "--max-new-tokens", "12", "--json"], flags].concat());
         serde_json::from_str::<Value>(&ran.out).unwrap()
     };
     let plain = generate(&["--no-assistant"]);
     // The adaptive schedule drafts only if measured times show that it pays.
-    let other = other.0.to_str().unwrap();
+    let other = other.0.path().to_str().unwrap();
     let drafted = generate(&["--assistant-model", other, "--num-assistant-tokens-schedule", "constant"]);
     assert_eq!(drafted["text"], plain["text"]);
     assert!(drafted["stats"]["num_draft_tokens"].as_u64().unwrap() > 0);
@@ -761,9 +734,8 @@ fn an_assistant_with_another_tokenizer_changes_nothing_but_the_speed() {
 
 #[test]
 fn quantize_writes_models_that_run() {
-    let folder = std::env::temp_dir().join(format!("foretoken-quantize-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).unwrap();
+    let scratch = TempDir::new().unwrap();
+    let folder = scratch.path();
     let source = path("models/tales/draft");
     let weights = |folder: &Path| std::fs::metadata(folder.join("model.safetensors")).unwrap().len();
     let ids = |model: &Path| {
@@ -788,7 +760,6 @@ fn quantize_writes_models_that_run() {
     assert_eq!((weights(&back), ids(&back)), (weights(&source), ids(&made)), "what was quantised, as floats");
     let args = ["quantize", source.to_str().unwrap(), "/nowhere", "--type", "Q4_0"];
     assert_fails(&args, 2, "bad-option", &["--type", "mlx8", "GGUF"]);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -827,7 +798,8 @@ fn simulations_print_their_latencies_and_parameters() {
 
 #[test]
 fn simulations_draw() {
-    let out = std::env::temp_dir().join(format!("foretoken-program-{}.svg", std::process::id()));
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("drawing.svg");
     let file = out.to_str().unwrap();
     for args in [
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2"][..],
@@ -838,7 +810,6 @@ fn simulations_draw() {
         json(&[&["simulate"], args, &["--out", file]].concat());
         assert!(std::fs::read_to_string(&out).unwrap().starts_with("<svg"), "{args:?}");
     }
-    std::fs::remove_file(&out).unwrap();
 }
 
 #[test]
@@ -866,7 +837,8 @@ fn simulations_refuse_what_cannot_be() {
     }
     assert_eq!(run(&["simulate"]).code, 2);
     assert_fails(&["simulate", "heatmap"], 2, "bad-option", &["--out"]);
-    let svg = std::env::temp_dir().join("foretoken.svg");
+    let folder = TempDir::new().unwrap();
+    let svg = folder.path().join("drawing.svg");
     let svg = svg.to_str().unwrap();
     assert_fails(&["simulate", "heatmap", "--out", svg, "--which", "all"], 2, "bad-option", &["--which", "dsi_si"]);
     assert_fails(&["simulate", "heatmap", "--out", svg, "--columns", "1"], 2, "bad-option", &["--columns"]);
@@ -874,14 +846,6 @@ fn simulations_refuse_what_cannot_be() {
     assert_fails(&["simulate", "table", "--pairs", "/no/such/file"], 1, "not-found", &["/no/such/file"]);
     let readme = path("README.md");
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
-}
-
-/// Returns an empty folder for a test's files.
-fn scratch(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("foretoken-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// Returns the answer to a chat that the tales target ends by itself, within 400 tokens.
@@ -896,7 +860,8 @@ fn the_end_of_a_turn_that_only_the_tokenizers_config_names_ends_an_answer() {
     let target = path("models/tales/target");
     let whole = answer(&target);
     assert_eq!(whole["finish_reason"], "stop");
-    let folder = scratch("ends");
+    let scratch = TempDir::new().unwrap();
+    let folder = scratch.path();
     // The last two leave the end token to the chat template.
     let named = ["<|im_end|>", "<|endoftext|>"].map(Value::from);
     for eos in named.into_iter().chain([serde_json::json!({ "content": "<|im_end|>" }), Value::Null]) {
@@ -916,15 +881,15 @@ fn the_end_of_a_turn_that_only_the_tokenizers_config_names_ends_an_answer() {
             }
             std::fs::write(folder.join(name), bytes).unwrap();
         }
-        let found = answer(&folder);
+        let found = answer(folder);
         assert_eq!((&found["finish_reason"], &found["text"]), (&"stop".into(), &whole["text"]), "{eos}");
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn the_end_of_a_turn_ends_an_answer_whatever_its_type_in_a_gguf_file() {
-    let folder = scratch("gguf-ends");
+    let scratch = TempDir::new().unwrap();
+    let folder = scratch.path();
     let file = folder.join("t.gguf");
     let quantised =
         run(&["quantize", path("models/tales/target").to_str().unwrap(), file.to_str().unwrap(), "--type", "Q8_0"]);
@@ -951,5 +916,4 @@ fn the_end_of_a_turn_ends_an_answer_whatever_its_type_in_a_gguf_file() {
         texts.push(found["text"].clone());
     }
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
-    std::fs::remove_dir_all(folder).unwrap();
 }

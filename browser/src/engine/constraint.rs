@@ -1,18 +1,18 @@
 //! Constraints of the JavaScript module `grammar.js`, which is loaded when a text needs a grammar.
 
 use super::files::Thrown;
-use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
-use crate::error::{Error, Result};
+use foretoken::internals::constraint::{Constraint, Ending, Grammars, ResponseFormat};
+use foretoken::{Error, Result};
 use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// `Grammars` of `wasm/grammar.rs`.
+    /// `Grammars` of `grammar.rs`.
     pub type ForeignGrammars;
     #[wasm_bindgen(method, catch)]
     fn compile(this: &ForeignGrammars, format: &str) -> Result<ForeignGrammar, JsValue>;
 
-    /// `Grammar` of `wasm/grammar.rs`.
+    /// `Grammar` of `grammar.rs`.
     type ForeignGrammar;
     #[wasm_bindgen(method, catch)]
     fn consume(this: &ForeignGrammar, token: u32) -> Result<bool, JsValue>;

@@ -1,7 +1,8 @@
 //! A model's files, read by JavaScript, and exceptions thrown during a call.
 
-use crate::error::{Error, Result, WeightsRule};
-use crate::weights::Source;
+use crate::Exception;
+use foretoken::internals::weights::Source;
+use foretoken::{Error, Result, WeightsRule};
 use js_sys::{Array, Function, Reflect, Uint8Array};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -78,9 +79,9 @@ impl Thrown {
     }
 
     /// Returns a call's result: on failure the kept exception, if there is one, else the error.
-    pub(super) fn or<T>(&self, result: Result<T>) -> Result<T, JsValue> {
+    pub(super) fn or<T>(&self, result: Result<T>) -> Result<T, Exception> {
         let thrown = self.0.take();
-        result.map_err(|error| thrown.unwrap_or_else(|| error.into()))
+        result.map_err(|error| thrown.map_or_else(|| error.into(), Exception::from))
     }
 }
 

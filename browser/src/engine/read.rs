@@ -1,8 +1,8 @@
 //! JavaScript values as JSON. Numbers that JSON lacks, and deep nesting, are errors with the option's name.
 
-use crate::error::{Error, Result};
-use crate::options::{GenerateOptions, LoadOptions};
-use crate::session::Prompt;
+use foretoken::internals::options::{GenerateOptions, LoadOptions};
+use foretoken::internals::session::Prompt;
+use foretoken::{Error, Result};
 use js_sys::{Array, Number, Object};
 use serde_json::{Map, Value};
 use wasm_bindgen::prelude::*;

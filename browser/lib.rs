@@ -1,1 +1,0 @@
-//! Nothing: this package says what the engine is built with.
