@@ -30,7 +30,7 @@ fn to_value(value: &impl Serialize) -> JsValue {
     value.serialize(&Serializer::json_compatible()).unwrap_or_else(JsValue::from)
 }
 
-/// What an export throws: an error of the engine as `{code, message, detail}`, or an exception of the page.
+/// Value thrown by an export: an error of the engine as `{code, message, detail}`, or an exception of the page.
 pub struct Exception(JsValue);
 
 impl From<Error> for Exception {
