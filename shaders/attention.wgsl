@@ -1,6 +1,7 @@
 @group(0) @binding(4) var<storage, read_write> partial: array<vec4f>;  // (blocks, rows, heads, head_dim / 4)
 @group(0) @binding(5) var<storage, read_write> norms: array<vec2f>;    // (blocks, rows, heads): top, sum
 @group(0) @binding(6) var<storage, read_write> out: array<vec4f>;      // (rows, heads, head_dim / 4)
+@group(0) @binding(7) var<storage, read> sinks: array<f32>;            // (heads)
 
 var<workgroup> top: array<f32, VECTORS>;
 var<workgroup> sum: array<f32, VECTORS>;
@@ -48,7 +49,8 @@ fn join_block(kv_head: u32, block: u32, first: u32, thread: u32) {
                 values = fold_values(out[at], values, Fold(0.0, 0.0, folds[n].x, folds[n].y));
             }
             if (block == last_block(row)) {
-                values /= sum[n];
+                let head = kv_head * (heads.heads / heads.kv_heads) + (first + n) % (heads.heads / heads.kv_heads);
+                values /= with_sink(top[n], sum[n], sinks[head]);
             }
             out[at] = values;
         }

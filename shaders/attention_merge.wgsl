@@ -5,6 +5,7 @@ const THREADS = 64u;
 @group(0) @binding(2) var<storage, read> partial: array<vec4f>;   // (blocks, rows, heads, head_dim / 4)
 @group(0) @binding(3) var<storage, read> norms: array<vec2f>;     // (blocks, rows, heads): top, sum
 @group(0) @binding(4) var<storage, read_write> out: array<vec4f>; // (rows, heads, head_dim / 4)
+@group(0) @binding(5) var<storage, read> sinks: array<f32>;       // (heads)
 
 struct Joined {
     top: f32,
@@ -52,5 +53,5 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         joined = join(joined, n2, v2, i + 2u * stride <= last);
         joined = join(joined, n3, v3, i + 3u * stride <= last);
     }
-    out[row * (heads.q_stride / 4u) + at] = joined.values / joined.sum;
+    out[row * (heads.q_stride / 4u) + at] = joined.values / with_sink(joined.top, joined.sum, sinks[head]);
 }

@@ -4,6 +4,7 @@ struct CombineDims {
     used: u32,    // experts of a row
     width: u32,   // vec4s of a row that are added
     stride: u32,  // vec4s per row
+    bias_stride: u32,  // vec4s from the bias of an expert to that of the next; 0: all have the same
     scale: f32,   // of what is added
 }
 
@@ -12,6 +13,7 @@ struct CombineDims {
 @group(0) @binding(2) var<storage, read> x: array<vec4f>;         // (rows, used, stride)
 @group(0) @binding(3) var<storage, read> choices: array<Choice>;  // (rows, used)
 @group(0) @binding(4) var<storage, read_write> y: array<vec4f>;   // (rows, stride)
+@group(0) @binding(5) var<storage, read> bias: array<vec4f>;      // (experts, width), or (width)
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
@@ -23,7 +25,9 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     var sum = vec4f();
     for (var i = 0u; i < dims.used; i++) {
         let place = row * dims.used + i;
-        sum = fma(vec4f(choices[place].weight), x[place * dims.stride + at], sum);
+        let choice = choices[place];
+        let result = x[place * dims.stride + at] + bias[choice.expert * dims.bias_stride + at];
+        sum = fma(vec4f(choice.weight), result, sum);
     }
     let to = row * dims.stride + at;
     y[to] = fma(sum, vec4f(dims.scale), y[to]);

@@ -14,7 +14,7 @@ struct RouteDims {
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: RouteDims;
 @group(0) @binding(2) var<storage, read> results: array<f32>;           // (rows, experts + always): of the router
-@group(0) @binding(3) var<storage, read> bias: array<f32>;              // (experts): of the scores, for the choice alone
+@group(0) @binding(3) var<storage, read> bias: array<f32>;              // (experts): of the results, or of sigmoids for the choice alone
 @group(0) @binding(4) var<storage, read_write> choices: array<Choice>;  // (rows, chosen + always)
 
 var<workgroup> keys: array<f32, MOST>;
@@ -22,6 +22,11 @@ var<workgroup> chosen: array<u32, MOST_CHOSEN>;
 
 fn sigmoid(x: f32) -> f32 {
     return 1.0 / (1.0 + exp(-x));
+}
+
+// Returns the result of an expert for the row that starts at `first`. The bias of sigmoids is not part of it.
+fn result_of(first: u32, expert: u32) -> f32 {
+    return results[first + expert] + select(bias[expert], 0.0, dims.sigmoid == 1u);
 }
 
 // Returns the score of a result, for a softmax not yet divided by the sum.
@@ -37,7 +42,7 @@ fn divisor(first: u32, largest: f32) -> f32 {
     var sum = 0.0;
     if (dims.normalised == 1u) {
         for (var i = 0u; i < dims.chosen; i++) {
-            sum = fma(score(results[first + chosen[i]], largest), dims.one, sum);
+            sum = fma(score(result_of(first, chosen[i]), largest), dims.one, sum);
         }
         return sum + f32(dims.sigmoid) * 1e-6;
     }
@@ -45,7 +50,7 @@ fn divisor(first: u32, largest: f32) -> f32 {
         return 1.0;
     }
     for (var expert = 0u; expert < dims.experts; expert++) {
-        sum = fma(score(results[first + expert], largest), dims.one, sum);
+        sum = fma(score(result_of(first, expert), largest), dims.one, sum);
     }
     return sum;
 }
@@ -62,7 +67,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     let first = row * (dims.experts + dims.always);
     for (var expert = thread; expert < dims.experts; expert += THREADS) {
-        let result = results[first + expert];
+        let result = result_of(first, expert);
         keys[expert] = select(result, sigmoid(result) + bias[expert], dims.sigmoid == 1u);
     }
     workgroupBarrier();
@@ -82,7 +87,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     if (thread < dims.chosen) {
         let largest = keys[chosen[0]];
         let expert = chosen[thread];
-        let weight = score(results[first + expert], largest) / divisor(first, largest);
+        let weight = score(result_of(first, expert), largest) / divisor(first, largest);
         choices[at] = Choice(expert, weight * dims.scale);
     } else if (thread < dims.chosen + dims.always) {
         let expert = dims.experts + thread - dims.chosen;

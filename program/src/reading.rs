@@ -65,6 +65,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         Activation::GeluTanh => "gelu by tanh",
         Activation::Relu => "relu",
         Activation::ReluSquared => "relu squared",
+        Activation::ClampedSwiglu => "clamped swiglu",
     };
     let kind = if spec.mlp.gated { "gated by" } else { "plain, with" };
     lines.push(("MLP", format!("{kind} {activation}, {}", biases(spec.mlp.bias, "its projections"))));

@@ -4,7 +4,8 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     var at = y_row(row) * dims.y_stride + out;
     var square = 0.0;
     if (dims.epilogue != STORE) {
-        pair += vec2f(bias[out], bias[out + 1u]);
+        let at = first_bias() + out;
+        pair += vec2f(bias[at], bias[at + 1u]);
     }
     switch dims.epilogue {
         case RESIDUAL: {
@@ -34,15 +35,14 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
             }
         }
         case GATE, ACTIVATE: {
-            let activated = activate(pair.x);
             if (dims.epilogue == GATE) {
                 // Gated MLP; rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
-                pair.x = activated * pair.y;
+                pair.x = gated(pair.x, pair.y);
                 at -= out - out / 2u;
                 has_both = false;
             } else {
                 // Plain MLP: y = activation(result + bias); or a layer's input times a gate.
-                pair = times_factors(vec2f(activated, activate(pair.y)), row, out);
+                pair = times_factors(vec2f(activate(pair.x), activate(pair.y)), row, out);
             }
         }
         default: {

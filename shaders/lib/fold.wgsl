@@ -10,6 +10,10 @@ fn fold(top: f32, sum: f32, block_top: f32, block_sum: f32) -> Fold {
     let fresh = exp(block_top - higher);
     return Fold(higher, fma(sum, kept, block_sum * fresh), kept, fresh);
 }
+// Returns a sum with one more score, the sink of a head.
+fn with_sink(top: f32, sum: f32, sink: f32) -> f32 {
+    return sum + exp(sink - top);
+}
 fn fold_values(values: vec4f, block_values: vec4f, by: Fold) -> vec4f {
     return fma(values, vec4f(by.kept), block_values * by.fresh);
 }

@@ -22,6 +22,7 @@ struct MatmulDims {
     first_expert: u32,  // first expert of this piece of W
     experts: u32,    // experts of this piece of W
     sharing: u32,    // choices of experts that share a row of x
+    bias_stride: u32,  // elements from the bias of an expert to that of the next; 0: all have the same
 }
 
 @group(0) @binding(0) var<uniform> step: Step;

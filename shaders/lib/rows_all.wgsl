@@ -21,6 +21,10 @@ fn y_row(row: u32) -> u32 {
     return row;
 }
 
+fn first_bias() -> u32 {
+    return 0u;
+}
+
 // Returns the first unit of the weights.
 fn first_weight() -> u32 {
     return 0u;

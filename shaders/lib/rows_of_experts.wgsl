@@ -35,6 +35,10 @@ fn y_row(row: u32) -> u32 {
     return list.tiles[tile].places[row];
 }
 
+fn first_bias() -> u32 {
+    return list.tiles[tile].expert * dims.bias_stride;
+}
+
 // Returns the first unit of the expert's weights.
 fn first_weight() -> u32 {
     return (list.tiles[tile].expert - dims.first_expert) * dims.outs * dims.stride;

@@ -15,7 +15,8 @@ fn pair_of(row: Eight, pair: u32) -> vec2f {
 }
 
 fn biased(row: Eight, pair: u32, out: u32) -> vec2f {
-    return pair_of(row, pair) + vec2f(bias[out], bias[out + 1u]);
+    let at = first_bias() + out;
+    return pair_of(row, pair) + vec2f(bias[at], bias[at + 1u]);
 }
 
 fn keep(at: u32, pair: vec2f, has_both: bool) {
@@ -86,7 +87,7 @@ fn gate(sums: Sums, place: Place) {
         for (var pair = 0u; pair < place.pairs; pair++) {
             let out = place.out + pair * 2u;
             let two = biased(row, pair, out);
-            y[y_row(place.row + i) * dims.y_stride + out / 2u] = activate(two.x) * two.y;
+            y[y_row(place.row + i) * dims.y_stride + out / 2u] = gated(two.x, two.y);
         }
     }
 }

@@ -220,7 +220,8 @@ impl WordFiles<'_> {
         let dense: Vec<_> = (0..layers.min(1 << 16)).filter(lacks).map(Value::from).collect();
         values.insert("mlp_only_layers".into(), dense.into());
         values.insert("num_dense_layers".into(), 0.into());
-        let has_bias = weights.iter().any(|(name, _)| name.ends_with("exp_probs_b.bias"));
+        let biases = ["exp_probs_b.bias", "ffn_gate_inp.bias"];
+        let has_bias = weights.iter().any(|(name, _)| biases.iter().any(|bias| name.ends_with(bias)));
         values.insert("use_expert_bias".into(), has_bias.into());
     }
 

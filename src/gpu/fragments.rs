@@ -91,6 +91,7 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
         Codes::Two => vec![shader!("lib/codes_2.wgsl"), packed],
         Codes::Four => vec![alone, shader!("lib/codes_4.wgsl"), packed],
         Codes::Levels => vec![alone, shader!("lib/codes_levels.wgsl")],
+        Codes::Floats => vec![alone, shader!("lib/codes_floats.wgsl")],
         Codes::Five => vec![shader!("lib/codes_5.wgsl"), packed],
         Codes::Six => vec![shader!("lib/codes_6.wgsl"), packed],
         Codes::Eight => vec![alone, shader!("lib/codes_8.wgsl"), packed],
@@ -98,6 +99,7 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
     let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
     let scales = match scales {
         Scales::Centered(_) => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
+        Scales::Powers => vec![per_chunk, no_lane, shader!("lib/scales_powers.wgsl")],
         Scales::Pairs(Float::F16, _) => vec![per_chunk, no_lane, shader!("lib/scales_f16.wgsl")],
         Scales::Pairs(Float::Bf16, _) => vec![per_chunk, no_lane, shader!("lib/scales_bf16.wgsl")],
         Scales::Pairs(Float::F32, _) => vec![per_chunk, no_lane, shader!("lib/scales_f32.wgsl")],
@@ -108,14 +110,16 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
     [vec![f16, shader!("lib/weight_quantised.wgsl")], codes, scales].concat()
 }
 
-pub(super) fn activation(function: Activation) -> &'static str {
-    match function {
+pub(super) fn activation(function: Activation) -> Vec<&'static str> {
+    let alone = match function {
         Activation::Silu => shader!("lib/silu.wgsl"),
         Activation::Gelu => shader!("lib/gelu.wgsl"),
         Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
         Activation::Relu => shader!("lib/relu.wgsl"),
         Activation::ReluSquared => shader!("lib/relu_squared.wgsl"),
-    }
+        Activation::ClampedSwiglu => return vec![shader!("lib/clamped_swiglu.wgsl")],
+    };
+    vec![alone, shader!("lib/gated.wgsl")]
 }
 
 pub(super) fn fill(format: Format) -> &'static str {

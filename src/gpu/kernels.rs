@@ -413,6 +413,7 @@ impl Epilogues {
 
     /// Returns the epilogues' fragments.
     fn functions(self) -> Vec<&'static str> {
-        vec![activation(self.activation), shader!("lib/heads.wgsl"), kv_store(self.kv), shader!("lib/rotary.wgsl")]
+        let others = vec![shader!("lib/heads.wgsl"), kv_store(self.kv), shader!("lib/rotary.wgsl")];
+        [activation(self.activation), others].concat()
     }
 }

@@ -92,6 +92,8 @@ architectures! {
     Phi => PHI,
     /// LFM2 and LFM2.5: attention in some layers, short convolutions in the others.
     Lfm2 => LFM2,
+    /// gpt-oss.
+    GptOss => GPT_OSS,
     /// LFM2 with experts.
     Lfm2Moe => LFM2_MOE,
     /// LFM3: LFM2 with windows, gates of heads, and norms after each part.
@@ -229,7 +231,7 @@ pub(super) struct ExpertFacts {
     pub normalised: Option<bool>,
     /// Default in GGUF files.
     pub gguf_normalised: bool,
-    /// Default of `use_expert_bias`.
+    /// Default of `use_expert_bias`; there is a bias if it is true.
     pub bias: bool,
     /// Default of `num_dense_layers`, the first ones, which have no experts.
     pub dense: usize,
@@ -278,6 +280,8 @@ pub(super) struct Facts {
     pub rotary_factor: Option<f64>,
     /// `original_max_position_embeddings`; `None`: the positions of the model.
     pub original_positions: Option<f64>,
+    /// `true`: in GGUF files, which cannot say so, the ramp of YaRN begins and ends within pairs.
+    pub fractional_ramp: bool,
     pub unrotated: Unrotated,
     pub kv_heads: KvHeads,
     /// `None`: `hidden_size / num_attention_heads`.
@@ -291,6 +295,8 @@ pub(super) struct Facts {
     pub qkv_bias: ProjectionBias,
     pub output_bias: ProjectionBias,
     pub qk_norm: Option<QkNorm>,
+    /// `true`: heads have attention sinks.
+    pub attention_sinks: bool,
     /// Gates of attention's output, unless `use_attention_gate` is false.
     pub attention_gate: Option<AttentionGate>,
     /// `true`: parts of a layer have norms after them only if `use_sandwich_norm` is true or missing.

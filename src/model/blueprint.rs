@@ -173,12 +173,12 @@ impl Section {
 fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
     let mut dtypes = Vec::new();
     for part in &plan.layout.parts {
-        let mut shape = vec![part.tensor_rows as u64, plan.cols as u64];
+        let mut shape = vec![(part.tensor_rows / part.experts) as u64, plan.cols as u64];
         if plan.layout.transposed {
             shape.reverse();
         }
         if part.experts > 1 {
-            shape.splice(..1, [part.experts, part.tensor_rows / part.experts].map(|rows| rows as u64));
+            shape.insert(0, part.experts as u64);
         }
         // GGUF files store a matrix of one row as a vector.
         if part.tensor_rows == 1 && weights.get(&part.tensor).is_some_and(|tensor| tensor.shape.len() == 1) {
@@ -223,7 +223,9 @@ fn check_vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<()
     for part in &plan.layout.parts {
         let (rows, cols) = ((part.tensor_rows / plan.cols) as u64, plan.cols as u64);
         let tensor = weights.get(&part.tensor);
-        if plan.cols == 1 {
+        if part.experts > 1 {
+            weights.expect(&part.tensor, &[part.experts as u64, rows / part.experts as u64])?;
+        } else if plan.cols == 1 {
             weights.expect(&part.tensor, &[rows])?;
         } else if tensor.is_none_or(|tensor| tensor.shape != [rows, 1, cols]) {
             weights.expect(&part.tensor, &[rows, cols])?;

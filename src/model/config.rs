@@ -106,7 +106,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     let max_position_embeddings = keys.count("max_position_embeddings", 2..=1 << 24)?;
     let residual = residual(&keys, facts, naming)?;
     let layers = layers(&keys, facts, naming, hidden_size)?;
-    let mut ropes = ropes(&keys, facts, &layers, max_position_embeddings)?;
+    let mut ropes = ropes(&keys, facts, naming, &layers, max_position_embeddings)?;
     if layers.iter().filter_map(LayerSpec::attention).all(|attention| attention.rope != Some(1)) {
         ropes.truncate(1);
     }
@@ -134,6 +134,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         attention_cap: cap(&keys, "attn_logit_softcapping", facts.attention_cap)?,
         qkv_bias: bias(&keys, facts.qkv_bias)?,
         output_bias: bias(&keys, facts.output_bias)?,
+        attention_sinks: facts.attention_sinks,
         attention_gate: if keys.flag("use_attention_gate", true)? { facts.attention_gate } else { None },
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
@@ -249,6 +250,14 @@ fn bias(keys: &Keys, bias: ProjectionBias) -> Result<bool> {
 
 fn activation(keys: &Keys, facts: &Facts) -> Result<Activation> {
     match keys.text("hidden_act", Some(facts.activation))? {
+        "silu" | "swiglu_oai" if facts.activation == "swiglu_oai" => {
+            for (key, number) in [("swiglu_limit", 7.0), ("swiglu_alpha", 1.702)] {
+                if let Some(other) = keys.optional(key).filter(|other| other.as_f64() != Some(number)) {
+                    return keys.bad(key, format!("{other} is not supported, only {number}"));
+                }
+            }
+            Ok(Activation::ClampedSwiglu)
+        }
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu" => Ok(Activation::Gelu),
         "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),

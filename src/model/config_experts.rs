@@ -17,13 +17,15 @@ const MOST_CHOSEN: usize = 32;
 /// Reads the experts; `None`: the model has none.
 pub(super) fn experts(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Option<Experts>> {
     let Some(facts) = facts.experts else { return Ok(None) };
-    // llama.cpp's number of the function.
-    let function = match facts.scores {
-        ExpertScores::Softmax => 1,
-        ExpertScores::Sigmoid => 2,
+    // llama.cpp's numbers of the function. The third, a softmax of the chosen experts, is the first if weights are divided by their sum.
+    let functions = match facts.scores {
+        ExpertScores::Softmax if facts.normalised.is_none() => [1, 3],
+        ExpertScores::Softmax => [1, 1],
+        ExpertScores::Sigmoid => [2, 2],
     };
-    if let Some(other) = keys.optional("scoring_func").filter(|other| **other != function) {
-        return keys.bad("scoring_func", format!("{other} is not supported in this architecture, only {function}"));
+    if let Some(other) = keys.optional("scoring_func").filter(|other| functions.iter().all(|one| **other != *one)) {
+        return keys
+            .bad("scoring_func", format!("{other} is not supported in this architecture, only {}", functions[0]));
     }
     let key = ["num_local_experts", "num_experts"].into_iter().find(|key| keys.optional(key).is_some());
     let count = keys.count_or(key.unwrap_or("num_experts"), 1..=MOST, facts.count)?;

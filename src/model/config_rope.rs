@@ -2,13 +2,20 @@
 
 use super::architecture::{Facts, RopeFacts};
 use super::keys::Keys;
+use super::names::Naming;
 use super::spec::{AttentionSpec, LayerSpec, QueryGrowth, RopeScaling, RopeSpec};
 use crate::error::Result;
 use serde_json::Value;
 
 /// Reads `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (older). Given both, `rope_scaling` wins, or is an error if
 /// rotation differs by layer type. Without `rope_scaling`, the base in `rope_parameters` wins over `rope_theta`.
-pub(super) fn ropes(keys: &Keys, facts: &Facts, layers: &[LayerSpec], max_positions: usize) -> Result<Vec<RopeSpec>> {
+pub(super) fn ropes(
+    keys: &Keys,
+    facts: &Facts,
+    naming: Naming,
+    layers: &[LayerSpec],
+    max_positions: usize,
+) -> Result<Vec<RopeSpec>> {
     let scaling = keys.object("rope_scaling")?;
     let parameters = keys.object("rope_parameters")?;
     let nested = facts.ropes.iter().any(|rope| rope.layer_type.is_some());
@@ -37,8 +44,11 @@ pub(super) fn ropes(keys: &Keys, facts: &Facts, layers: &[LayerSpec], max_positi
         let theta_range = 1.0..=1e12;
         let theta = keys.number_or(rope.theta_key, theta_range.clone(), rope.theta)?;
         let theta = within.number_or("rope_theta", theta_range, theta)?;
-        let (rotary_dim, scaling) =
-            (rotary_dim(keys, within, facts, head_dim)?, scaling_of(keys, within, facts, head_dim, max_positions)?);
+        let rotary_dim = rotary_dim(keys, within, facts, head_dim)?;
+        let mut scaling = scaling_of(keys, within, facts, head_dim, max_positions)?;
+        if let RopeScaling::Yarn { truncate, .. } = &mut scaling {
+            *truncate &= naming != Naming::Gguf || !facts.fractional_ramp;
+        }
         let original = match &scaling {
             RopeScaling::Yarn { original_max_position_embeddings, .. } => *original_max_position_embeddings,
             _ => max_positions as f64,

@@ -9,7 +9,7 @@ pub struct Layout {
     pub parts: Vec<Part>,
     /// Order of the stacked rows on the GPU.
     pub order: RowOrder,
-    /// `true`: tensors are transposed in the checkpoint, so that their columns are the rows.
+    /// `true`: tensors are transposed in the checkpoint, so that their columns are the rows; if they stack experts, those of each.
     pub transposed: bool,
 }
 

@@ -33,6 +33,8 @@ pub struct Names {
     pub qkv: &'static [&'static str],
     /// Output projection of attention.
     pub o: &'static str,
+    /// One more score of each head [heads], with its suffix.
+    pub sinks: &'static str,
     /// Projection to a gate for each head [heads, hidden].
     pub attention_gate: &'static str,
     /// Projection of a short convolution to b, c and x, in this order [3 hidden, hidden].
@@ -83,17 +85,25 @@ pub struct Names {
     pub gains_from_one: bool,
 }
 
-/// Tensors of experts: names without `.weight`. `*` is the number of an expert; a tensor without it stacks all.
+/// Tensors of experts, with their suffixes. `*` is the number of an expert; a tensor without it stacks all.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpertNames {
     /// Projection to the scores of the experts [experts, hidden].
     pub router: &'static str,
-    /// Bias of the scores [experts], with its suffix.
+    /// Bias of the router's results, or of the scores [experts].
     pub bias: &'static str,
     /// Projections to gate and up, as two tensors or as one.
     pub up: &'static [&'static str],
+    /// Biases of `up`.
+    pub up_bias: &'static [&'static str],
     /// Output projection.
     pub down: &'static str,
+    /// Bias of `down`.
+    pub down_bias: &'static str,
+    /// `true`: rows of gate and up alternate in the one tensor of both.
+    pub alternating: bool,
+    /// `true`: matrices are transposed, [inputs, outputs].
+    pub transposed: bool,
     /// Projection to the score of the shared expert [1, hidden].
     pub shared_gate: &'static str,
     /// Gate and up of the shared expert.
@@ -103,23 +113,31 @@ pub struct ExpertNames {
 }
 
 const EXPERTS: ExpertNames = ExpertNames {
-    router: "mlp.gate",
+    router: "mlp.gate.weight",
     bias: "",
-    up: &["mlp.experts.*.gate_proj", "mlp.experts.*.up_proj"],
-    down: "mlp.experts.*.down_proj",
-    shared_gate: "mlp.shared_expert_gate",
-    shared_up: ["mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"],
-    shared_down: "mlp.shared_expert.down_proj",
+    up: &["mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"],
+    up_bias: &[],
+    down: "mlp.experts.*.down_proj.weight",
+    down_bias: "",
+    alternating: false,
+    transposed: false,
+    shared_gate: "mlp.shared_expert_gate.weight",
+    shared_up: ["mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"],
+    shared_down: "mlp.shared_expert.down_proj.weight",
 };
 
 const GGUF_EXPERTS: ExpertNames = ExpertNames {
-    router: "ffn_gate_inp",
+    router: "ffn_gate_inp.weight",
     bias: "exp_probs_b.bias",
-    up: &["ffn_gate_exps", "ffn_up_exps"],
-    down: "ffn_down_exps",
-    shared_gate: "ffn_gate_inp_shexp",
-    shared_up: ["ffn_gate_shexp", "ffn_up_shexp"],
-    shared_down: "ffn_down_shexp",
+    up: &["ffn_gate_exps.weight", "ffn_up_exps.weight"],
+    up_bias: &["ffn_gate_exps.bias", "ffn_up_exps.bias"],
+    down: "ffn_down_exps.weight",
+    down_bias: "ffn_down_exps.bias",
+    alternating: false,
+    transposed: false,
+    shared_gate: "ffn_gate_inp_shexp.weight",
+    shared_up: ["ffn_gate_shexp.weight", "ffn_up_shexp.weight"],
+    shared_down: "ffn_down_shexp.weight",
 };
 
 /// Tensors of a gated delta net: names without `.weight`, and without `.bias` where there is no weight.
@@ -186,6 +204,7 @@ pub(super) const LLAMA: Names = Names {
     attention_norm: "input_layernorm",
     qkv: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     o: "self_attn.o_proj",
+    sinks: "",
     attention_gate: "",
     conv_in: "",
     conv: "",
@@ -327,9 +346,9 @@ pub(super) const GRANITE_MOE_HYBRID: Names =
 
 pub(super) const GRANITE_MOE: Names = Names {
     experts: ExpertNames {
-        router: "block_sparse_moe.router.layer",
-        up: &["block_sparse_moe.input_linear"],
-        down: "block_sparse_moe.output_linear",
+        router: "block_sparse_moe.router.layer.weight",
+        up: &["block_sparse_moe.input_linear.weight"],
+        down: "block_sparse_moe.output_linear.weight",
         ..EXPERTS
     },
     ..LLAMA
@@ -371,10 +390,10 @@ pub(super) const GGUF_LFM2: Names = Names {
 
 pub(super) const LFM2_MOE: Names = Names {
     experts: ExpertNames {
-        router: "feed_forward.gate",
+        router: "feed_forward.gate.weight",
         bias: "feed_forward.expert_bias",
-        up: &["feed_forward.experts.*.w1", "feed_forward.experts.*.w3"],
-        down: "feed_forward.experts.*.w2",
+        up: &["feed_forward.experts.*.w1.weight", "feed_forward.experts.*.w3.weight"],
+        down: "feed_forward.experts.*.w2.weight",
         ..EXPERTS
     },
     ..LFM2
@@ -390,4 +409,26 @@ pub(super) const LFM3: Names = Names {
     post_attention_norm: "post_operator_norm",
     post_mlp_norm: "post_ffn_norm",
     ..LFM2
+};
+
+pub(super) const GPT_OSS: Names = Names {
+    sinks: "self_attn.sinks",
+    experts: ExpertNames {
+        router: "mlp.router.weight",
+        bias: "mlp.router.bias",
+        up: &["mlp.experts.gate_up_proj"],
+        up_bias: &["mlp.experts.gate_up_proj_bias"],
+        down: "mlp.experts.down_proj",
+        down_bias: "mlp.experts.down_proj_bias",
+        alternating: true,
+        transposed: true,
+        ..EXPERTS
+    },
+    ..LLAMA
+};
+
+pub(super) const GGUF_GPT_OSS: Names = Names {
+    sinks: "attn_sinks.weight",
+    experts: ExpertNames { bias: "ffn_gate_inp.bias", ..GGUF_EXPERTS },
+    ..GGUF_POST_ATTENTION
 };

@@ -62,6 +62,8 @@ pub enum Op {
     Attention {
         /// Layer, for its cache and window.
         layer: usize,
+        /// One more score of each head [heads]; without sinks so low that its weight is 0.
+        sinks: VectorId,
     },
     /// Mixed, with gates among the projections -> mixed, times a function of the gates.
     GateHeads {
@@ -72,11 +74,14 @@ pub enum Op {
     },
     /// Projections to scores -> the experts of each row, and their weights.
     Route {
-        /// Bias of the scores [experts], for the choice alone.
+        /// Bias of the projections, or of the scores, [experts] ([`Experts::bias`](super::spec::Experts::bias)).
         bias: VectorId,
     },
     /// Rows of experts -> their weighted sum, added to the residual.
-    Combine,
+    Combine {
+        /// Bias of the rows of each expert [experts, hidden], or zeros for all [hidden].
+        bias: VectorId,
+    },
     /// Fused b, c and x, and the history of b x -> c times the convolution of b x.
     ShortConv {
         /// Layer, for its history.
@@ -167,7 +172,7 @@ pub enum Output {
     Experts,
     /// MLP, `activation(gate) * up`.
     Gate {
-        /// Bias [rows], gate and up alternating.
+        /// Bias [rows], gate and up alternating. Without biases, experts share the zeros of one.
         bias: VectorId,
         /// Activation of the gate.
         activation: Activation,

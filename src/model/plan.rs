@@ -360,9 +360,9 @@ impl fmt::Display for Plan {
                 }
                 Op::LayerInputNorm { gain } => writeln!(f, "norm             {} -> layer inputs", vector(*gain))?,
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
-                Op::Attention { layer } => writeln!(f, "attention, merge layer {layer}")?,
+                Op::Attention { layer, .. } => writeln!(f, "attention, merge layer {layer}")?,
                 Op::Route { .. } => writeln!(f, "route, group")?,
-                Op::Combine => writeln!(f, "combine          -> residual")?,
+                Op::Combine { .. } => writeln!(f, "combine          -> residual")?,
                 Op::GateHeads { layer, .. } => writeln!(f, "gate_heads       layer {layer}")?,
                 Op::ShortConv { layer, .. } => writeln!(f, "short_conv       layer {layer}")?,
                 Op::DeltaNet { layer, .. } => writeln!(f, "delta_net        layer {layer}")?,

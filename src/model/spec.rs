@@ -44,6 +44,8 @@ pub struct ModelSpec {
     pub qkv_bias: bool,
     /// `true`: the output projection of attention has a bias.
     pub output_bias: bool,
+    /// `true`: each head has a number that is one more score, of a value of zeros.
+    pub attention_sinks: bool,
     /// Gates whose sigmoid multiplies attention's output; `None`: there are none.
     pub attention_gate: Option<AttentionGate>,
     /// Norm of q and k; `None`: there is none.
@@ -249,7 +251,7 @@ pub struct Mlp {
     pub gated: bool,
     /// Activation of the gate, or of the up projection.
     pub activation: Activation,
-    /// `true`: all projections have biases.
+    /// `true`: all projections have biases, also those of experts.
     pub bias: bool,
 }
 
@@ -266,7 +268,7 @@ pub struct Experts {
     pub scores: ExpertScores,
     /// `true`: weights are divided by their sum.
     pub normalised: bool,
-    /// `true`: a bias is added to the scores, for the choice alone.
+    /// `true`: a bias is added to the router's results; or, if scores are sigmoids, to the scores, for the choice alone.
     pub bias: bool,
     /// Factor of the weights.
     pub scale: f32,
@@ -308,11 +310,14 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)^2`.
     ReluSquared,
+    /// `y sigmoid(1.702 y)` with `y = min(x, 7)`, of a gate for `1 + min(max(up, -7), 7)` (gpt-oss).
+    ClampedSwiglu,
 }
 
 impl Activation {
     /// All activations.
-    pub const ALL: [Self; 5] = [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu, Self::ReluSquared];
+    pub const ALL: [Self; 6] =
+        [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu, Self::ReluSquared, Self::ClampedSwiglu];
 }
 
 /// One rotary table.

@@ -43,8 +43,12 @@ async fn stored<S: Source>(
     let name = &part.tensor;
     let Some(Tensor { dtype, file, shape, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
     let bytes = if plan.layout.transposed {
-        let all = weights.read_rows(name, 0..plan.cols as u64).await?;
-        columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
+        // A part has rows of one expert.
+        let (cols, each) = (plan.cols as u64, (part.tensor_rows / part.experts) as u64);
+        let expert = rows.start / each;
+        let all = weights.read_rows(name, expert * cols..(expert + 1) * cols).await?;
+        let first = (expert * each) as usize;
+        columns(&all, dtype.block().bytes, each as usize, rows.start as usize - first..rows.end as usize - first)
     } else {
         let whole = 0..plan.cols as u64;
         weights.read_rows(name, if shape.len() == 1 { whole } else { rows }).await?

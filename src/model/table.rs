@@ -3,7 +3,7 @@
 mod experts;
 mod layer_norms;
 
-pub(super) use experts::{GRANITE_MOE, LFM2_MOE, OLMOE, QWEN3_5_MOE, QWEN3_MOE};
+pub(super) use experts::{GPT_OSS, GRANITE_MOE, LFM2_MOE, OLMOE, QWEN3_5_MOE, QWEN3_MOE};
 pub(super) use layer_norms::{COHERE2, GPT_BIG_CODE, GPT_NEO_X, GPT2, PHI, STABLE_LM, STAR_CODER2};
 
 use super::architecture::{
@@ -39,6 +39,7 @@ pub(super) const LLAMA: Facts = Facts {
     reversed_rotation: false,
     rotary_factor: None,
     original_positions: None,
+    fractional_ramp: false,
     unrotated: Unrotated::No,
     kv_heads: KvHeads::All,
     head_dim: None,
@@ -50,6 +51,7 @@ pub(super) const LLAMA: Facts = Facts {
     qkv_bias: ATTENTION_BIAS,
     output_bias: ATTENTION_BIAS,
     qk_norm: None,
+    attention_sinks: false,
     attention_gate: None,
     sandwich_key: false,
     gated: true,

@@ -154,7 +154,7 @@ pub enum Arithmetic {
     #[default]
     F32,
     /// Activations are rounded to 8 bits, in blocks of 32 with one scale each, and multiplied with the weights' codes. On GPUs,
-    /// IQ4_NL and IQ4_XS are still widened, because their codes are table indices.
+    /// IQ4_NL, IQ4_XS and MXFP4 are still widened, because their codes are table indices.
     Int8,
 }
 

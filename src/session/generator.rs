@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 pub struct Generator<E: ?Sized = dyn Executor> {
     /// Tokenizer, chat template and limits of the target.
     pub prompts: Prompts,
-    /// What the models run on.
+    /// Device, workers or servers with the models.
     pub executor: E,
 }
 

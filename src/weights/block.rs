@@ -9,6 +9,17 @@ pub(super) const MOST: usize = 256;
 /// Values of the codes of IQ4_NL and IQ4_XS.
 pub(super) const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
+/// Values of the codes of MXFP4: 4-bit floats, twice as large as usual so that they are integers.
+pub(super) const FP4_LEVELS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// Returns the scale of a block of MXFP4, half of the power of two that its exponent stands for.
+pub(super) fn power(exponent: u8) -> f32 {
+    f32::from_bits(match exponent {
+        0 | 1 => 0x0020_0000 << exponent,
+        _ => u32::from(exponent - 1) << 23,
+    })
+}
+
 /// Some bits of each code, stored in runs of `width` bytes. Byte j of a run holds, from its lowest bits up, the bits of codes j, j +
 /// `width`, j + 2 `width` and so on. The next run holds the codes that follow.
 struct Plane {
@@ -59,6 +70,7 @@ fn planes(dtype: Dtype) -> impl Iterator<Item = Plane> {
         Dtype::Q1_0 => [Some(plane(2, 1, 1, 1)), None],
         Dtype::Q2_0 => [Some(plane(2, 1, 2, 0)), None],
         Dtype::Q4_0 | Dtype::Iq4Nl => [Some(plane(2, 16, 4, 0)), None],
+        Dtype::Mxfp4 => [Some(plane(1, 16, 4, 0)), None],
         Dtype::Q4_1 => [Some(plane(4, 16, 4, 0)), None],
         Dtype::Q5_0 => [Some(plane(6, 16, 4, 0)), Some(plane(2, 1, 1, 4))],
         Dtype::Q5_1 => [Some(plane(8, 16, 4, 0)), Some(plane(4, 1, 1, 4))],
@@ -108,7 +120,7 @@ pub(super) fn center(dtype: Dtype) -> Option<u8> {
         Dtype::Q5_0 => Some(16),
         Dtype::Q6K => Some(32),
         Dtype::Q8_0 => Some(128),
-        Dtype::Iq4Nl | Dtype::Iq4Xs => None,
+        Dtype::Iq4Nl | Dtype::Iq4Xs | Dtype::Mxfp4 => None,
         _ => Some(0),
     }
 }

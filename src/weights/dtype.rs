@@ -40,6 +40,8 @@ pub enum Dtype {
     Q6K,
     /// 32 weights of 4 bits: indices into 16 levels.
     Iq4Nl,
+    /// 4-bit floats with a power of two per 32 (OCP Microscaling).
+    Mxfp4,
     /// 256 weights of 4 bits: indices into 16 levels, with a scale of 6 bits per 32 weights.
     Iq4Xs,
     /// MLX's groups: `scale * q + bias`.
@@ -92,7 +94,7 @@ impl Dtype {
     pub fn all() -> Vec<Self> {
         let floats = [Self::F32, Self::F16, Self::Bf16];
         let smallest = [Self::Q1_0, Self::Q2_0];
-        let singles = [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Iq4Nl];
+        let singles = [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Iq4Nl, Self::Mxfp4];
         let nested = [Self::Q2K, Self::Q3K, Self::Q4K, Self::Q5K, Self::Q6K, Self::Iq4Xs];
         let scales = [Float::F16, Float::Bf16, Float::F32];
         let affine = scales.into_iter().flat_map(|scales| {
@@ -110,6 +112,7 @@ impl Dtype {
             Self::Q1_0 => (128, 18),
             Self::Q2_0 => (64, 18),
             Self::Q4_0 | Self::Iq4Nl => (32, 18),
+            Self::Mxfp4 => (32, 17),
             Self::Q4_1 => (32, 20),
             Self::Q5_0 => (32, 22),
             Self::Q5_1 => (32, 24),
@@ -164,6 +167,7 @@ impl Dtype {
             Self::Q5K => "Q5_K",
             Self::Q6K => "Q6_K",
             Self::Iq4Nl => "IQ4_NL",
+            Self::Mxfp4 => "MXFP4",
             Self::Iq4Xs => "IQ4_XS",
             Self::Affine(Affine { bits: 4, .. }) => "MLX 4 bits",
             Self::Affine(_) => "MLX 8 bits",
@@ -187,6 +191,8 @@ impl Dtype {
             Self::Bf16 => (Float::Bf16, 0..2),
             Self::F16 | Self::Q1_0 | Self::Q2_0 | Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => (Float::F16, 0..2),
             Self::Iq4Nl | Self::Iq4Xs => (Float::F16, 0..2),
+            // It has an exponent instead.
+            Self::Mxfp4 => (Float::F16, 0..0),
             Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => (Float::F16, 0..4),
             Self::Q2K => (Float::F16, 80..84),
             Self::Q3K => (Float::F16, 108..110),

@@ -2,12 +2,19 @@
 
 use super::dtype::{Dtype, Float};
 
+/// Largest exponent of MXFP4 whose products with all codes are finite.
+const LARGEST_POWER: u8 = 252;
+
 /// Returns the index of the first element that is not finite. For quantised types, this is the first element of the block.
 pub(super) fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<u64> {
     let (float, range) = dtype.floats();
     let block = dtype.block();
     if block.elements == 1 {
         return first_float(float, bytes);
+    }
+    if dtype == Dtype::Mxfp4 {
+        let found = bytes.chunks_exact(block.bytes).position(|bytes| bytes[0] > LARGEST_POWER);
+        return found.map(|index| (index * block.elements) as u64);
     }
     // Products of integers and finite f16 numbers are finite. With other floats they almost always are.
     let blocks = bytes.chunks_exact(block.bytes);

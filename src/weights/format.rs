@@ -33,8 +33,10 @@ pub enum Codes {
     Two,
     /// 4 bits: 32 codes per chunk.
     Four,
-    /// 4 bits: indices into 16 levels.
+    /// 4 bits: indices into the 16 levels of IQ4_NL.
     Levels,
+    /// 4 bits: floats.
+    Floats,
     /// 5 bits: the highest bits are stored after the chunks.
     Five,
     /// 6 bits: 32 codes in a chunk and 8 further bytes. The 24 bytes hold a code each; their upper 2 bits together hold 8 more codes.
@@ -48,6 +50,8 @@ pub enum Codes {
 pub enum Scales {
     /// One f16 scale per group of this size. The offset follows from the code for zero.
     Centered(u8),
+    /// One exponent of a power of two per 32 weights.
+    Powers,
     /// One scale and one offset of this type per group of this size.
     Pairs(Float, u8),
     /// One f16 scale and min per 256 weights; 6-bit factors for both per 32 weights.
@@ -99,6 +103,7 @@ impl Format {
             Dtype::Q6K => (Codes::Six, Scales::Signed),
             Dtype::Iq4Nl => (Codes::Levels, Scales::Centered(32)),
             Dtype::Iq4Xs => (Codes::Levels, Scales::Signed),
+            Dtype::Mxfp4 => (Codes::Floats, Scales::Powers),
             Dtype::Affine(Affine { bits, group_size, scales }) => {
                 (if bits == 4 { Codes::Four } else { Codes::Eight }, Scales::Pairs(scales, group_size))
             }
@@ -119,7 +124,7 @@ impl Format {
 
     /// Returns true if codes are numbers, so that products of codes can be summed before scaling.
     pub fn multiplies_codes(self) -> bool {
-        matches!(self, Self::Quantised { codes, .. } if codes != Codes::Levels)
+        matches!(self, Self::Quantised { codes, .. } if !matches!(codes, Codes::Levels | Codes::Floats))
     }
 
     /// Returns the number of weights per chunk.
@@ -150,6 +155,7 @@ impl Format {
             _ => 0,
         };
         let bytes = match scales {
+            Scales::Powers => cols / 32,
             Scales::Centered(group) => cols / usize::from(group) * 2,
             Scales::Pairs(float, group) => cols / usize::from(group) * 2 * float.size(),
             Scales::SixBits => cols / 256 * 16,
@@ -243,6 +249,10 @@ fn pack_sixes(codes: &[u8; 32], chunk: &mut [u8], further: &mut [u8]) {
 
 /// Writes the scales of block `index` of a row with `blocks` blocks of 256 weights.
 fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks: usize, out: &mut [u8]) {
+    if scales == Scales::Powers {
+        out[index] = block[0];
+        return;
+    }
     let floats = &block[dtype.floats().1];
     if let Scales::Centered(_) | Scales::Pairs(..) = scales {
         out[index * floats.len()..][..floats.len()].copy_from_slice(floats);

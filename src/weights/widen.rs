@@ -1,6 +1,6 @@
 //! Conversion of stored weights to f32.
 
-use super::block::{self, Factors, IQ4_LEVELS};
+use super::block::{self, FP4_LEVELS, Factors, IQ4_LEVELS};
 use super::dtype::{Dtype, Float};
 use half::{bf16, f16};
 
@@ -60,11 +60,15 @@ impl CodedBlock {
         let codes = &mut self.codes[from..];
         block::codes(dtype, block, codes);
         if block::center(dtype).is_none() {
-            codes.iter_mut().for_each(|code| *code = (IQ4_LEVELS[usize::from(*code & 15)] as u8) ^ 0x80);
+            let levels = if dtype == Dtype::Mxfp4 { FP4_LEVELS } else { IQ4_LEVELS };
+            codes.iter_mut().for_each(|code| *code = (levels[usize::from(*code & 15)] as u8) ^ 0x80);
         }
         let (float, range) = dtype.floats();
         let mut found = floats(float, &block[range]);
-        let (scale, min) = (found.next().unwrap_or(0.0), found.next());
+        let (scale, min) = match dtype {
+            Dtype::Mxfp4 => (block::power(block[0]), None),
+            _ => (found.next().unwrap_or(0.0), found.next()),
+        };
         let Factors { scales, mins } = block::factors(dtype, block);
         for (by, min_by) in scales.into_iter().zip(mins).take(dtype.block().elements / dtype.group()) {
             self.scales.push(scale * f32::from(by));

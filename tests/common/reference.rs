@@ -198,7 +198,11 @@ fn bounded(x: f64, cap: Option<f32>) -> f64 {
 pub fn gate(gate: &[f32], gate_bias: &[f32], up: &[f32], up_bias: &[f32], activation: Activation) -> Vec<f32> {
     let gates = add(gate, gate_bias).map(f64::from);
     let ups = add(up, up_bias).map(f64::from);
-    gates.zip(ups).map(|(gate, up)| (apply(activation, gate) * up) as f32).collect()
+    let factor = |up: f64| match activation {
+        Activation::ClampedSwiglu => 1.0 + up.clamp(-7.0, 7.0),
+        _ => up,
+    };
+    gates.zip(ups).map(|(gate, up)| (apply(activation, gate) * factor(up)) as f32).collect()
 }
 
 /// Computes the epilogue of the plain MLP: `activation(result + bias)` for result [rows, width], bias [width]: [rows, width].
@@ -216,6 +220,7 @@ fn apply(activation: Activation, v: f64) -> f64 {
         }
         Activation::Relu => v.max(0.0),
         Activation::ReluSquared => v.max(0.0).powi(2),
+        Activation::ClampedSwiglu => v.min(7.0) / (1.0 + (-1.702 * v.min(7.0)).exp()),
     }
 }
 
@@ -284,9 +289,9 @@ pub fn qk_norm(
     rotary(&normed, &vec![0.0; bias.len()], table, heads, kv)
 }
 
-/// Computes softmax attention of q [rows, heads, head_dim], whose rows are the last cached positions: [rows, heads, head_dim]. Twin of
-/// attention with attention_merge, and of attention_prefill.
-pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
+/// Computes softmax attention of q [rows, heads, head_dim], whose rows are the last cached positions: [rows, heads, head_dim]. `sinks`
+/// [heads]: one more score of each head. Twin of attention with attention_merge.
+pub fn attention(q: &[f32], kv: &Kv, heads: &Heads, sinks: &[f32]) -> Vec<f32> {
     let (head_dim, q_width, kv_width) = (heads.head_dim, heads.q_width(), heads.kv_width());
     let before = kv.k.len() / kv_width - q.len() / q_width;
     let mut out = Vec::with_capacity(q.len());
@@ -299,7 +304,7 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
             let score = |position| bounded(dot(q, &kv.k[at(position)]) * f64::from(heads.scale), heads.cap);
             let scores: Vec<f64> = seen.clone().map(score).collect();
             let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let mut sum = 0.0;
+            let mut sum = (f64::from(sinks[head]) - top).exp();
             let mut values = vec![0.0; head_dim];
             for (position, score) in seen.clone().zip(scores) {
                 let p = (score - top).exp();

@@ -1,7 +1,7 @@
 """Makes blocks.safetensors: blocks of every quantised type, and their values in gguf and MLX.
 
 pip install gguf==0.19.0 mlx==0.32.4 numpy; python blocks.py
-gguf knows neither Q1_0 nor Q2_0; four lines of NumPy do. For each type T of GGUF: `T` (bytes) and `T.values`; if gguf can quantise to T, `T.floats` are its bytes for `floats`.
+gguf knows neither Q1_0 nor Q2_0: four lines of NumPy do. For each type T of GGUF: `T` (bytes) and `T.values`; if gguf can quantise to T, `T.floats` are its bytes for `floats`.
 For MLX: `mlx BITS GROUP FLOAT` with .weight, .scales, .biases and .values.
 """
 
@@ -54,6 +54,13 @@ for name, bits, count in [("Q1_0", 1, 24), ("Q2_0", 2, 48)]:
     levels = codes * 2.0 - 1 if bits == 1 else codes - 1.0
     arrays[name] = blocks
     arrays[f"{name}.values"] = (levels.astype(np.float32) * scales.astype(np.float32)[:, None]).reshape(-1)
+
+random = np.random.default_rng(15)
+blocks = random.integers(0, 256, (96, 17), np.uint8)
+# All exponents whose products are finite, and most often those of real weights.
+blocks[:, 0] = np.concatenate([np.arange(0, 253, 8), random.integers(100, 130, 64)])
+arrays["MXFP4"] = blocks
+arrays["MXFP4.values"] = dequantize(blocks, GGMLQuantizationType.MXFP4).reshape(-1)
 
 arrays = {name: mx.array(array) for name, array in arrays.items()}
 for bits in [4, 8]:

@@ -98,6 +98,12 @@ GEMMA4 = {
 }
 LFM3 = {"layer_types": ["conv", "full_attention", "sliding_attention", "conv"] * 8, "rope_parameters": PROPORTIONAL}
 DELTA_NETS = {"layer_types": ["linear_attention", "full_attention"] * 16}
+GPT_OSS = {
+    "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 150000.0, "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "original_max_position_embeddings": 4096, "truncate": False,
+    },
+}
 SPARSE = {"mlp_only_layers": [1], "decoder_sparse_step": 2}
 MROPE = {"mrope_interleaved": True, "mrope_section": [11, 11, 10]}
 OTHERS = {
@@ -212,6 +218,12 @@ OTHERS = {
         {"num_experts": 16, "num_experts_per_tok": 2, "num_dense_layers": 3, "norm_topk_prob": False},
         {**NO_IDS, "use_expert_bias": False, "routed_scaling_factor": 2.5, "moe_intermediate_size": 48},
     ],
+    "gpt_oss": [
+        GPT_OSS,
+        {**GPT_OSS, **NO_IDS, "num_local_experts": 16, "num_experts_per_tok": 2, "num_key_value_heads": 4, "head_dim": 32},
+        {**GPT_OSS, "attention_bias": False, "sliding_window": 16, "rms_norm_eps": 1e-6, "swiglu_limit": 7.0},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "layer_types": ["full_attention"] * 32},
+    ],
     "stablelm": [
         {},
         NO_IDS,
@@ -317,7 +329,7 @@ def experts(config):
         "width": width,
         "shared": get(0, "shared_expert_intermediate_size") // width,
         "normalised": get(True, "norm_topk_prob"),
-        "bias": get(False, "use_expert_bias"),
+        "bias": get(type(config).__name__ == "GptOssConfig", "use_expert_bias"),
         "scale": get(1.0, "routed_scaling_factor"),
         "layers": digits(has(layer) for layer in range(config.num_hidden_layers)),
     }
@@ -377,7 +389,8 @@ def facts(model_type, config):
     scale = {"gemma3_text": getattr(config, "query_pre_attn_scalar", 0), "gemma4_text": 1, "granitemoe": 1}.get(model_type, head_dim)
     parallel = "parallel_one_norm" if model_type == "stablelm" else "parallel"
     usual = "post_norms" if has("use_sandwich_norm") else RESIDUALS.get(model_type, "sequential")
-    activation = "silu" if model_type.startswith("lfm") else get("activation_function", "hidden_activation", "hidden_act")
+    own = {"lfm2": "silu", "lfm3": "silu", "lfm2_moe": "silu", "gpt_oss": "clamped_swiglu"}
+    activation = own.get(model_type) or get("activation_function", "hidden_activation", "hidden_act")
     return {
         "num_key_value_heads": getattr(first, "num_key_value_heads", heads),
         "head_dim": head_dim,
@@ -390,7 +403,7 @@ def facts(model_type, config):
         "gated": not plain,
         "attention_scale": 1.0 if gpt2 and not config.scale_attn_weights else scale**-0.5,
         "output_bias": bool(gpt2 or has(output_bias) or has("use_bias")),
-        "mlp_bias": bool(gpt2 or neox or has("mlp_bias") or has("use_bias")),
+        "mlp_bias": bool(gpt2 or neox or model_type == "gpt_oss" or has("mlp_bias") or has("use_bias")),
         "tie_word_embeddings": config.tie_word_embeddings,
         "ropes": tables,
         "window": config.sliding_window if any(slides(model_type, config)) else None,

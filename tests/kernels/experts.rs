@@ -5,7 +5,7 @@ use bytemuck::cast_slice;
 use common::lab::{Input, Lab, UNTOUCHED};
 use common::reference;
 use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, split_grid};
-use foretoken::internals::model::{ExpertScores, Experts};
+use foretoken::internals::model::{Activation, ExpertScores, Experts};
 use foretoken::internals::weights::Dtype;
 use std::collections::BTreeMap;
 
@@ -45,6 +45,7 @@ fn route_equals_its_twin() {
     for (count, chosen, shared, rows) in sizes {
         for (scores, normalised, bias) in [
             (ExpertScores::Softmax, true, false),
+            (ExpertScores::Softmax, true, true),
             (ExpertScores::Softmax, false, false),
             (ExpertScores::Sigmoid, true, true),
             (ExpertScores::Sigmoid, false, true),
@@ -147,8 +148,12 @@ fn products_of_experts_equal_their_twins_in_every_variant() {
                 })
                 .collect();
             let mut alone: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+            // Each expert has a bias, of gate and up in turn.
+            let bias = lab.random.normals(all * outs);
+            let bias_input = lab.input(cast_slice(&bias));
             for way in Way::ALL {
                 let y = lab.output(&vec![UNTOUCHED; choices.len() * stride(outs)]);
+                let gated = lab.output(&vec![UNTOUCHED; choices.len() * stride(outs / 2)]);
                 // Two pieces, each with some experts.
                 for part in [0..all / 2, all / 2..all] {
                     let values = &values[part.start * outs * cols..part.end * outs * cols];
@@ -157,7 +162,7 @@ fn products_of_experts_equal_their_twins_in_every_variant() {
                     let mut product = Product::new(&lab, &x, &matrix, cols, 3);
                     product.outs = outs;
                     product.step = lab.step(3, rows);
-                    product.experts = [part.start, part.len(), sharing].map(|size| size as u32);
+                    product.experts = [part.start, part.len(), sharing, outs].map(|size| size as u32);
                     let kernel = way.kernel(product.format, product.arithmetic, epilogues);
                     let [row_tile, out_tile] = kernel.tile().unwrap();
                     let parts = rows.min(TILE).div_ceil(row_tile as usize);
@@ -165,9 +170,24 @@ fn products_of_experts_equal_their_twins_in_every_variant() {
                     let grid = split_grid(most as u32, (outs as u32).div_ceil(out_tile) + 1);
                     let targets = [(6, y.slice()), (10, tiles.clone())];
                     product.run_in(&lab, kernel, Epilogue::Store, stride(outs), &targets, grid);
+                    let targets = [(4, bias_input.clone()), (6, gated.slice()), (10, tiles.clone())];
+                    product.run_in(&lab, kernel, Epilogue::Gate, stride(outs / 2), &targets, grid);
                 }
                 let got = lab.rows(&y, stride(outs), outs);
                 let case = (way, dtype, count, rows, cols, outs, is_own);
+                let want_gated: Vec<f32> = got
+                    .chunks(outs)
+                    .zip(&choices)
+                    .flat_map(|(row, (expert, _))| {
+                        let halves =
+                            |row: &[f32]| [0, 1].map(|half| row.iter().skip(half).step_by(2).copied().collect());
+                        let [[gates, ups], [gate_bias, up_bias]]: [[Vec<f32>; 2]; 2] =
+                            [halves(row), halves(&bias[expert * outs..][..outs])];
+                        reference::gate(&gates, &gate_bias, &ups, &up_bias, Activation::Silu)
+                    })
+                    .collect();
+                let got_gated = lab.rows(&gated, stride(outs / 2), outs / 2);
+                lab.close("gates of experts", POINTWISE, &case, &got_gated, &want_gated, 0.0);
                 lab.close("matmul of experts", MATMUL, &case, &got, &want, 0.0);
                 let same = alone.entry(format!("{:?}", way.alone())).or_insert_with(|| bits(&got));
                 assert!(bits(&got) == *same, "{case:?}: other bits");
@@ -185,7 +205,9 @@ fn combine_equals_its_twin() {
         let (before, weights) = (lab.random.normals(rows * width), lab.random.normals(rows * used));
         let choices: Vec<_> = weights.iter().enumerate().map(|(i, weight)| (i % 5, *weight)).collect();
         let y = lab.output(&bits(&padded(&before, width, stride(width))));
-        let sizes = [used, width / 4, stride(width) / 4].map(|size| size as u32);
+        let has_bias = rows % 2 == 1;
+        let bias = lab.random.normals(if has_bias { 5 * width } else { width });
+        let sizes = [used, width / 4, stride(width) / 4, if has_bias { width / 4 } else { 0 }].map(|size| size as u32);
         let dims = lab.uniform(&[&sizes[..], &[0.4f32.to_bits()]].concat());
         let bindings = [
             (0, lab.step(5, rows)),
@@ -193,13 +215,14 @@ fn combine_equals_its_twin() {
             (2, lab.input(cast_slice(&padded(&x, width, stride(width))))),
             (3, lab.input(cast_slice(&stored(&choices)))),
             (4, y.slice()),
+            (5, lab.input(cast_slice(&bias))),
         ];
         lab.run(Kernel::Combine, [(width as u32 / 4).div_ceil(64), rows as u32 + 1, 1], &bindings);
         let got = lab.read(&y);
         let got: Vec<f32> =
             got.chunks(stride(width)).flat_map(|row| row[..width].iter().map(|word| f32::from_bits(*word))).collect();
         let mut want = before;
-        reference::combine(&mut want, &x, &choices, 0.4);
+        reference::combine(&mut want, &x, &choices, &bias, 0.4);
         lab.close("combine", POINTWISE, &(rows, used, width), &got, &want, 0.0);
     }
     lab.report();

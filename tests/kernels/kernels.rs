@@ -396,8 +396,8 @@ pub(super) struct Product {
     cap: f32,
     /// Numbers per row of factors for activated results, and the first of them.
     factors: [u32; 2],
-    /// First expert of the matrix, number of its experts, and choices that share a row of x.
-    pub experts: [u32; 3],
+    /// First expert of the matrix, number of its experts, choices that share a row of x, and biases of an expert if it has its own.
+    pub experts: [u32; 4],
 }
 
 impl Product {
@@ -417,7 +417,7 @@ impl Product {
             scale: 1.0,
             cap: 0.0,
             factors: [0; 2],
-            experts: [0, 0, 1],
+            experts: [0, 0, 1, 0],
         }
     }
 
@@ -1330,6 +1330,8 @@ struct Attend<'a> {
     kv: &'a Slice,
     q: &'a [f32],
     position: usize,
+    /// One more score of each head; `None`: so low that it has no effect.
+    sinks: Option<&'a [f32]>,
 }
 
 impl Attend<'_> {
@@ -1345,7 +1347,9 @@ impl Attend<'_> {
         let partial = lab.output(&vec![UNTOUCHED; blocks * rows * heads * head_dim]);
         let norms = lab.output(&vec![UNTOUCHED; blocks * rows * heads * 2]);
         let shared = [(0, step.clone()), (1, dims.clone())];
-        let targets = [(4, partial.slice()), (5, norms.slice()), (6, out.slice())];
+        let none = vec![f32::MIN; heads];
+        let sinks = lab.input(cast_slice(self.sinks.unwrap_or(&none)));
+        let targets = [(4, partial.slice()), (5, norms.slice()), (6, out.slice()), (7, sinks.clone())];
         let bindings = [&shared[..], &[(2, q), (3, self.kv.clone())], &targets].concat();
         let first = (self.position + 1).saturating_sub(window) / BLOCK;
         let last = (self.position + rows - 1) / BLOCK;
@@ -1355,7 +1359,8 @@ impl Attend<'_> {
         let kernel = Kernel::attentions(self.cache.dtype, head_dim as u32, kind.serial)[kind.vectors];
         lab.run(kernel, [kv_heads as u32, parts as u32, groups], &bindings);
         if kind.apart {
-            let merge = [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice())]].concat();
+            let merge =
+                [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice()), (5, sinks)]].concat();
             let groups = (heads * head_dim / 4).div_ceil(64);
             lab.run(Kernel::AttentionMerge, [groups as u32, rows as u32, 1], &merge);
         }
@@ -1399,7 +1404,9 @@ fn attention_equals_its_twin() {
             let v_input = INPUTS[(case / 5 + index) % 5];
             let (cache, kv) = random_cache(&mut lab, &heads, dtype, position + rows, v_input);
             let q = lab.random.values(q_input, rows * heads.heads * heads.head_dim);
-            let want = reference::attention(&q, &kv, &heads);
+            let drawn = lab.random.normals(heads.heads).iter().map(|sink| 3.0 * sink).collect::<Vec<_>>();
+            let sinks = (case % 3 == 0).then_some(&drawn[..]);
+            let want = reference::attention(&q, &kv, &heads, sinks.unwrap_or(&vec![f32::MIN; heads.heads]));
             // Positions that no row sees are NaN.
             let first = (position + 1).saturating_sub(window);
             let kv = lab.input(cast_slice(&cache.holding(&kv, first / BLOCK * BLOCK..position + rows)));
@@ -1410,7 +1417,7 @@ fn attention_equals_its_twin() {
                 [kinds[case % half], kinds[half + case / half % half]]
             });
             for kind in some {
-                let got = Attend { heads, cache, kv: &kv, q: &q, position }.run(&lab, kind);
+                let got = Attend { heads, cache, kv: &kv, q: &q, position, sinks }.run(&lab, kind);
                 let name = match (kind.apart, dtype) {
                     (true, KvDtype::F32) => "attention, attention_merge (f32)",
                     (true, _) => "attention, attention_merge (f16)",
@@ -1446,7 +1453,7 @@ fn attention_rows_have_the_same_bits_in_any_company() {
                         let seen = cache.holding(&kv, 0..position + row + 1);
                         let kv = &lab.input(cast_slice(&seen));
                         let q = &q[row * width..][..width];
-                        bits(&Attend { heads, cache, kv, q, position: position + row }.run(&lab, kinds[0]))
+                        bits(&Attend { heads, cache, kv, q, position: position + row, sinks: None }.run(&lab, kinds[0]))
                     })
                     .collect();
                 let kv = lab.input(cast_slice(&cache.holding(&kv, 0..position + most)));
@@ -1454,8 +1461,10 @@ fn attention_rows_have_the_same_bits_in_any_company() {
                     let first = lab.random.below(most - rows + 1);
                     let q = &q[first * width..][..rows * width];
                     for &kind in &kinds {
-                        let got =
-                            bits(&Attend { heads, cache, kv: &kv, q, position: position + first }.run(&lab, kind));
+                        let got = bits(
+                            &Attend { heads, cache, kv: &kv, q, position: position + first, sinks: None }
+                                .run(&lab, kind),
+                        );
                         for (got, row) in got.chunks_exact(width).zip(first..) {
                             assert_eq!(got, alone[row], "{kind:?} {dtype:?}: row {row} of {rows}, {length}, {window}");
                         }
@@ -1486,8 +1495,8 @@ fn a_score_that_is_not_finite_is_never_dropped() {
                 let with = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
                 kv.k[at] = before;
                 for kind in attentions(heads.head_dim, serial) {
-                    let [want, got] =
-                        [&whole, &with].map(|kv| Attend { heads, cache, kv, q: &q, position }.run(&lab, kind));
+                    let [want, got] = [&whole, &with]
+                        .map(|kv| Attend { heads, cache, kv, q: &q, position, sinks: None }.run(&lab, kind));
                     for (head, (want, got)) in want.chunks(heads.head_dim).zip(got.chunks(heads.head_dim)).enumerate() {
                         let case = (kind, dtype, key, broken, head / heads.heads, head % heads.heads);
                         if sees.contains(&(head / heads.heads)) && head % heads.heads < heads.heads / heads.kv_heads {

@@ -15,13 +15,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 82] = [
+const NAMES: [(&str, &str); 84] = [
     ("mlp.shared_expert_gate", "ffn_gate_inp_shexp#"),
     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp#"),
     ("mlp.shared_expert.up_proj", "ffn_up_shexp#"),
     ("mlp.shared_expert.down_proj", "ffn_down_shexp#"),
     ("feed_forward.expert_bias", "exp_probs_b.bias"),
     ("mlp.gate.", "ffn_gate_inp#."),
+    ("mlp.router.", "ffn_gate_inp#."),
+    ("self_attn.sinks", "attn_sinks.weight"),
     ("feed_forward.gate.", "ffn_gate_inp#."),
     ("block_sparse_moe.router.layer", "ffn_gate_inp#"),
     ("block_sparse_moe.output_linear", "ffn_down_exps"),
@@ -180,12 +182,35 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
 /// Name, type, shape and bytes of a tensor.
 type Stored = (String, Dtype, Vec<usize>, Vec<u8>);
 
+/// Splits a tensor [experts, inputs, outputs], or [experts, outputs], into every `step`-th output: [experts, outputs / step, inputs].
+fn turned((name, dtype, shape, bytes): &Stored, step: usize, first: usize) -> Stored {
+    let (experts, outs) = (shape[0], shape[shape.len() - 1]);
+    let inputs = if shape.len() == 3 { shape[1] } else { 1 };
+    let size = bytes.len() / (experts * inputs * outs);
+    let at = |expert: usize, out: usize, input: usize| ((expert * inputs + input) * outs + out) * size;
+    let mut to = Vec::new();
+    for (expert, out) in (0..experts).flat_map(|expert| (first..outs).step_by(step).map(move |out| (expert, out))) {
+        to.extend((0..inputs).flat_map(|input| bytes[at(expert, out, input)..][..size].iter().copied()));
+    }
+    let shape = [experts, outs / step, inputs];
+    (name.clone(), *dtype, shape[..if inputs > 1 { 3 } else { 2 }].to_vec(), to)
+}
+
 /// Stacks the tensors of experts, and splits those of gate and up.
 fn stacked(all: Vec<Stored>) -> Vec<Stored> {
     let mut others = Vec::new();
     let mut of_experts: BTreeMap<String, Vec<(usize, Stored)>> = BTreeMap::new();
     for (name, dtype, shape, bytes) in all {
-        if let Some((layer, rest)) = name.split_once(".mlp.experts.") {
+        if let Some((layer, part)) = name.split_once(".mlp.experts.").filter(|(_, part)| !part.contains('.')) {
+            // gpt-oss: transposed, with gate and up in turn.
+            let suffix = if part.ends_with("_bias") { "bias" } else { "weight" };
+            let parts: &[&str] = if part.starts_with("down") { &["down"] } else { &["gate", "up"] };
+            let stored = (name.clone(), dtype, shape, bytes);
+            for (first, part) in parts.iter().enumerate() {
+                let (_, dtype, shape, bytes) = turned(&stored, parts.len(), first);
+                others.push((format!("{layer}.ffn_{part}_exps.{suffix}"), dtype, shape, bytes));
+            }
+        } else if let Some((layer, rest)) = name.split_once(".mlp.experts.") {
             let (expert, rest) = rest.split_once('.').unwrap();
             let name = format!("{layer}.ffn_{}_exps.weight", rest.strip_suffix(".weight").unwrap());
             let expert: usize = expert.parse().unwrap();
@@ -341,6 +366,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("granite-moe", "granitemoe"),
         ("lfm2-moe", "lfm2moe"),
         ("qwen3_5-moe", "qwen35moe"),
+        ("gpt-oss", "gpt-oss"),
     ] {
         let folder = path("tests/golden/models").join(folder);
         let (Blueprint { spec, .. }, weights) = blueprint(&folder, capacity());
@@ -350,7 +376,8 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         for (name, tensor) in weights.iter() {
             let stored = golden.tensor(name).unwrap().dtype();
             let values = run(weights.read_f32(name)).unwrap();
-            let normalise_after = ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss", "qwen35", "qwen35moe"];
+            let normalise_after =
+                ["gemma2", "gemma3", "gemma4", "olmo2", "exaone4", "seed_oss", "qwen35", "qwen35moe", "gpt-oss"];
             let norm = if normalise_after.contains(&architecture) { "post_attention_norm" } else { "ffn_norm" };
             let name = name.replace("post_attention_layernorm", norm);
             let name = NAMES.iter().fold(name, |name, (theirs, gguf)| name.replace(theirs, gguf));
@@ -361,7 +388,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
             let shape = match tensor.cols {
                 1 => vec![rows],
                 cols if turned => vec![cols, rows],
-                _ if name.contains("_moe.") || name.contains("_exps.") => {
+                _ if ["_moe.", "_exps.", ".experts."].iter().any(|part| name.contains(part)) => {
                     stored_shape.iter().map(|size| *size as usize).collect()
                 }
                 cols => vec![rows, cols],

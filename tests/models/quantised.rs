@@ -50,7 +50,7 @@ fn every_type_widens_as_python_gguf_does() {
         assert_eq!(got.len(), want.len(), "{dtype:?}");
         count += 1;
     }
-    assert_eq!(count, 14);
+    assert_eq!(count, 15);
 }
 
 #[test]
@@ -208,14 +208,14 @@ fn logits(engine: &mut GpuBackend, rows: usize) -> Vec<f32> {
 
 #[test]
 fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() {
-    use Dtype::{Iq4Nl, Iq4Xs, Q1_0, Q2_0, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+    use Dtype::{Iq4Nl, Iq4Xs, Mxfp4, Q1_0, Q2_0, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
     let gpu = gpu();
     let models = [
         // q, k and v have different types.
         [Q6K, Q4K, Q5K, Q8_0, Q2K, Q3K, Q3K, Iq4Xs, Q4_0],
         // Gate and up differ, and their rows alternate: they become f32.
         [Iq4Nl, Q4_1, Q5_0, Q5_1, Q4_0, Q8_0, Q6K, Iq4Nl, Q2K],
-        [Q2_0, Q1_0, Q1_0, Q2_0, Q1_0, Q2_0, Q2_0, Q1_0, Q1_0],
+        [Q2_0, Q1_0, Mxfp4, Mxfp4, Q1_0, Mxfp4, Mxfp4, Q1_0, Q1_0],
     ];
     let all = models.map(|types| (types, Small::new(types))).into_iter();
     for (types, small) in all.chain([(models[0], Small::with_experts(models[0]))]) {
@@ -240,9 +240,9 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
 /// and of GPUs.
 #[test]
 fn with_integers_rows_are_alone_too() {
-    use Dtype::{Iq4Nl, Q1_0, Q2_0, Q4K, Q6K, Q8_0};
+    use Dtype::{Iq4Nl, Mxfp4, Q1_0, Q2_0, Q4K, Q6K, Q8_0};
     let types = [Q8_0, Q4K, Q1_0, Iq4Nl, Q6K, Q4K, Q4K, Q2_0, Q6K];
-    let of_experts = [Q8_0, Q8_0, Q4K, Iq4Nl, Q8_0, Q4K, Q4K, Q6K, Q6K];
+    let of_experts = [Q8_0, Q8_0, Q4K, Iq4Nl, Q8_0, Mxfp4, Mxfp4, Q6K, Q6K];
     [Small::new(types), Small::with_experts(of_experts)].iter().for_each(check_integers);
 }
 

@@ -15,7 +15,7 @@ struct Made {
     dtype: Dtype,
     /// Source tensor and row of each row; elements of a vector count as rows.
     rows: Vec<(String, u64)>,
-    /// `true`: source tensors are transposed: a row here is a column there.
+    /// `true`: source tensors are transposed: a row here is a column there, of an expert if they stack experts.
     transposed: bool,
     /// Meaning of the stored numbers, in the source and in the file; `None`: the same.
     elements: Option<[Elements; 2]>,
@@ -182,19 +182,25 @@ impl Made {
         values: &mut [f32],
     ) -> Result<()> {
         let Some(stored) = weights.get(tensor) else { return Ok(()) };
-        let source_rows = || places.iter().map(|(_, row)| *row);
-        let (Some(first), Some(last)) = (source_rows().min(), source_rows().max()) else { return Ok(()) };
-        let read = if self.transposed { 0..stored.rows() } else { first..last + 1 };
-        let begin = if self.transposed { 0 } else { first };
-        let source = widen(stored.dtype, &weights.read_rows(tensor, read).await?);
         let width = stored.row_elements() as usize;
+        // Rows of the stored tensor that have a row's numbers. Of a transposed one all of an expert have a number each.
+        let holding = |row: u64| match self.transposed {
+            true => row / width as u64 * cols as u64..(row / width as u64 + 1) * cols as u64,
+            false => row * cols as u64 / width as u64..(row + 1) * cols as u64 / width as u64 + u64::from(cols < width),
+        };
+        let ranges = || places.iter().map(|(_, row)| holding(*row));
+        let (Some(first), Some(end)) = (ranges().map(|rows| rows.start).min(), ranges().map(|rows| rows.end).max())
+        else {
+            return Ok(());
+        };
+        let source = widen(stored.dtype, &weights.read_rows(tensor, first..end.min(stored.rows())).await?);
         for (at, row) in places {
             let to = &mut values[at * cols..][..cols];
-            let row = (row - begin) as usize;
-            match self.transposed {
-                true => to.iter_mut().zip(source.iter().skip(row).step_by(width)).for_each(|(to, from)| *to = *from),
-                false => to.copy_from_slice(&source[row * cols..][..cols]),
-            }
+            let (from, step) = match self.transposed {
+                true => ((holding(*row).start - first) as usize * width + *row as usize % width, width),
+                false => (*row as usize * cols - first as usize * width, 1),
+            };
+            to.iter_mut().zip(source.iter().skip(from).step_by(step)).for_each(|(to, from)| *to = *from);
         }
         Ok(())
     }

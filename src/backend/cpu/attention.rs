@@ -144,8 +144,9 @@ impl Cache {
         }
     }
 
-    /// Computes softmax attention of q [rows, heads, head_dim] at the last positions: [rows, heads, head_dim].
-    pub fn attend(&self, q: &Rows) -> Rows {
+    /// Computes softmax attention of q [rows, heads, head_dim] at the last positions: [rows, heads, head_dim]. `sinks` [heads]: one more
+    /// score of each head.
+    pub fn attend(&self, q: &Rows, sinks: &[f32]) -> Rows {
         let LayerHeads { heads, kv_heads, head_dim, .. } = self.heads;
         let group = heads / kv_heads * head_dim;
         let before = self.positions - q.len();
@@ -165,6 +166,7 @@ impl Cache {
                 let mut together = Together {
                     heads: &self.heads,
                     v: &self.v[kv_head],
+                    sinks: &sinks[kv_head * group / head_dim..][..group / head_dim],
                     position: before + first,
                     rows,
                     products: Vec::new(),
@@ -192,6 +194,8 @@ impl Cache {
 struct Together<'a> {
     heads: &'a LayerHeads,
     v: &'a Floats,
+    /// One for each query head of the KV head.
+    sinks: &'a [f32],
     position: usize,
     rows: usize,
     /// Products of keys, from the first visible one on, and queries [positions / 4, rows, heads, 4].
@@ -232,7 +236,8 @@ impl WithSimd for Together<'_> {
             }
             weights[..seen.start - start].fill(0.0);
             weights[seen.end - start..].fill(0.0);
-            totals[query] = softmax(simd, &mut weights[seen.start - start..seen.end - start]);
+            let (top, sum) = softmax(simd, &mut weights[seen.start - start..seen.end - start]);
+            totals[query] = sum + libm::expf(self.sinks[query % self.sinks.len()] - top);
         }
         let common = self.seen(self.rows - 1).start - start..self.seen(0).end - start;
         let mut values = vec![0f32; AT_A_TIME * width];
@@ -273,9 +278,9 @@ pub fn bounded(x: f32, cap: f32) -> f32 {
     if x.is_finite() { cap * libm::tanhf(x / cap) } else { x }
 }
 
-/// Replaces scores by exp(score - top) and returns their sum, which is NaN if a score is not finite.
+/// Replaces scores by exp(score - top). Returns the top and their sum, which is NaN if a score is not finite.
 #[inline(always)]
-fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
+fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> (f32, f32) {
     let (vectors, rest) = S::as_mut_simd_f32s(scores);
     let mut tops = simd.splat_f32s(f32::NEG_INFINITY);
     // Zero, or NaN if a score is not finite: an overflow in the cache must not change a text silently.
@@ -290,14 +295,14 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
         top = if *score > top { *score } else { top };
     }
     let zero = rest.iter().fold(simd.reduce_sum_f32s(zeros), |zero, score| zero + score * 0.0);
-    let (top, mut sums) = (simd.splat_f32s(top), simd.splat_f32s(0.0));
+    let (tops, mut sums) = (simd.splat_f32s(top), simd.splat_f32s(0.0));
     for vector in vectors {
-        *vector = exp(simd, simd.sub_f32s(*vector, top));
+        *vector = exp(simd, simd.sub_f32s(*vector, tops));
         sums = simd.add_f32s(sums, *vector);
     }
-    let last = exp(simd, simd.sub_f32s(simd.partial_load_f32s(rest), top));
+    let last = exp(simd, simd.sub_f32s(simd.partial_load_f32s(rest), tops));
     simd.partial_store_f32s(rest, last);
-    rest.iter().fold(simd.reduce_sum_f32s(sums), |sum, score| sum + score) + zero
+    (top, rest.iter().fold(simd.reduce_sum_f32s(sums), |sum, score| sum + score) + zero)
 }
 
 #[cfg(test)]

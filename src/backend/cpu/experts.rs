@@ -20,6 +20,10 @@ pub(super) fn route(results: &Rows, experts: &Experts, bias: &[f32]) -> Vec<Expe
     let mut choices = Vec::new();
     for row in 0..results.len() {
         let (own, shared) = results.row(row).split_at(experts.count);
+        let mut own = own.to_vec();
+        if experts.scores == ExpertScores::Softmax {
+            own.iter_mut().zip(bias).for_each(|(result, bias)| *result += bias);
+        }
         let largest = own.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let score = |x: f32| match experts.scores {
             ExpertScores::Softmax => libm::expf(x - largest),
@@ -75,6 +79,15 @@ pub(super) fn times(
         }
     }
     y
+}
+
+/// Adds the bias of each row's expert, if experts have any [experts, width].
+pub(super) fn add_bias(rows: &mut Rows, choices: &[ExpertChoice], bias: &[f32]) {
+    let width = rows.width;
+    for (place, choice) in choices.iter().enumerate().filter(|_| !bias.is_empty()) {
+        let own = rows.row_mut(place).iter_mut().zip(&bias[choice.expert * width..]);
+        own.for_each(|(x, bias)| *x += bias);
+    }
 }
 
 /// Returns the weighted sums of each row's experts.

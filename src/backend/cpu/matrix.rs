@@ -238,7 +238,10 @@ impl Quantised {
             Format::Quantised { codes: weights::Codes::One | weights::Codes::Two | weights::Codes::Four, .. } => {
                 (true, 0)
             }
-            Format::Quantised { codes: weights::Codes::Eight | weights::Codes::Levels, .. } => (false, SIGNS),
+            Format::Quantised {
+                codes: weights::Codes::Eight | weights::Codes::Levels | weights::Codes::Floats,
+                ..
+            } => (false, SIGNS),
             _ => (false, 0),
         };
         Self { has_nibbles, signs, center, group, repeats: dtype.group() / group, ..Self::default() }

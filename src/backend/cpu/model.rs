@@ -106,7 +106,7 @@ impl CpuModel {
             for (expert, own) in read.iter_mut().enumerate() {
                 for (dtype, rows) in experts::rows_of(expert, matrix, sections) {
                     let row_bytes = row_bytes(matrix, dtype);
-                    let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
+                    let portion = if matrix.layout.transposed { matrix.outs() } else { (PORTION / row_bytes).max(1) };
                     for first in rows.clone().step_by(portion) {
                         let rows = first..rows.end.min(first + portion);
                         let mut bytes = vec![0; rows.len() * row_bytes];
@@ -377,7 +377,10 @@ impl CpuMemory {
                         pass.query = take_heads(layers, layer, attention(layer), y, table(layer), &[]);
                     }
                     Output::Gate { bias, activation } => {
-                        y.add_to_each(vector(bias));
+                        match matrices[matrix].len() {
+                            1 => y.add_to_each(vector(bias)),
+                            _ => experts::add_bias(&mut y, &pass.choices, vector(bias)),
+                        }
                         pass.mlp = gate(&y, activation);
                     }
                     Output::Activate { bias, activation: function, input_of } => {
@@ -403,10 +406,10 @@ impl CpuMemory {
                 qkv.scale_each(before);
                 pass.query = take_heads(layers, layer, attention(layer), qkv, table(layer), after);
             }
-            Op::Attention { layer } => {
+            Op::Attention { layer, sinks } => {
                 let source = attention(layer).and_then(|attention| attention.kv_layer).unwrap_or(layer);
                 if let LayerState::Kv(cache) = &layers[source] {
-                    pass.mixed = cache.attend(&pass.query);
+                    pass.mixed = cache.attend(&pass.query, vector(sinks));
                 }
             }
             Op::Route { bias } => {
@@ -414,7 +417,8 @@ impl CpuMemory {
                     pass.choices = experts::route(&pass.projected, experts, vector(bias));
                 }
             }
-            Op::Combine => {
+            Op::Combine { bias } => {
+                experts::add_bias(&mut pass.of_experts, &pass.choices, vector(bias));
                 let used = spec.experts.map_or(1, |experts| experts.used());
                 pass.residual.add(&experts::combine(&pass.of_experts, &pass.choices, used), spec.residual_scale);
             }

@@ -118,9 +118,19 @@ impl WithSimd for Activate<'_> {
                     *v = simd.mul_f32s(positive, positive);
                 }
             }
+            Activation::ClampedSwiglu => {
+                let (limit, steepness) = (simd.splat_f32s(SWIGLU_LIMIT), simd.splat_f32s(1.702));
+                for v in vectors {
+                    let clamped = simd.select_f32s(simd.greater_than_f32s(*v, limit), limit, *v);
+                    *v = gated(simd, clamped, simd.mul_f32s(steepness, clamped));
+                }
+            }
         }
     }
 }
+
+/// Largest gate, and largest magnitude of what it multiplies, of [`Activation::ClampedSwiglu`].
+const SWIGLU_LIMIT: f32 = 7.0;
 
 /// Returns `x / (1 + e^-by)`.
 #[inline(always)]
@@ -139,7 +149,12 @@ pub fn gate(y: &Rows, function: Activation) -> Rows {
     activation(function, &mut gated);
     for row in 0..y.len() {
         let pairs = y.row(row).as_chunks::<2>().0;
-        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [_, up])| *out *= up);
+        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [_, up])| {
+            *out *= match function {
+                Activation::ClampedSwiglu => up.clamp(-SWIGLU_LIMIT, SWIGLU_LIMIT) + 1.0,
+                _ => *up,
+            };
+        });
     }
     gated
 }

@@ -232,9 +232,9 @@ impl<'a> Binder<'a> {
                 let choice = KernelChoice::Always(Kernel::QkNorm(kv));
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
-            Op::Attention { layer } => self.lower_attention(layer, uniforms),
+            Op::Attention { layer, sinks } => self.lower_attention(layer, sinks, uniforms),
             Op::Route { bias } => self.lower_route(bias, uniforms),
-            Op::Combine => self.lower_combine(uniforms),
+            Op::Combine { bias } => self.lower_combine(bias, uniforms),
             Op::GateHeads { layer, gain } => self.lower_gates(layer, gain, uniforms),
             Op::DeltaNet { layer, taps, rates, bias } => self.lower_delta_net(layer, [taps, rates, bias], uniforms),
             Op::ShortConv { layer, taps } => self.lower_short_conv(layer, taps, uniforms),
@@ -378,6 +378,7 @@ impl<'a> Binder<'a> {
                 first_expert: (piece.first / outs) as u32,
                 experts: (piece.rows / outs) as u32,
                 sharing: used / x_rows,
+                bias_stride: if of_model.is_some() && spec.mlp.bias { outs as u32 } else { 0 },
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());

@@ -66,6 +66,7 @@ pub(super) struct MatmulDims {
     pub first_expert: u32,
     pub experts: u32,
     pub sharing: u32,
+    pub bias_stride: u32,
 }
 
 /// `QuantiseDims` in `shaders/quantise.wgsl`.
@@ -172,6 +173,7 @@ pub(super) struct CombineDims {
     pub used: u32,
     pub width: u32,
     pub stride: u32,
+    pub bias_stride: u32,
     pub scale: f32,
 }
 

@@ -76,7 +76,7 @@ impl GpuMatrix {
             let row_bytes = piece.row.bytes() as u64;
             let portion = match plan.layout.transposed {
                 // A transposed matrix has to be read as a whole.
-                true => piece.rows,
+                true => plan.outs(),
                 // Rows are f32 during conversion.
                 false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1).next_multiple_of(TOGETHER),
             };

@@ -1,8 +1,9 @@
 //! Steps of a layer's experts.
 
 use super::{Builder, STORED};
-use crate::model::layout::{Part, RowOrder};
+use crate::model::layout::{Layout, Part, RowOrder};
 use crate::model::op::{Input, Op, Output};
+use crate::model::plan::VectorId;
 use crate::model::spec::Experts;
 
 impl Builder<'_> {
@@ -16,36 +17,51 @@ impl Builder<'_> {
 
         let mut scores = vec![Part::whole(name(names.router), experts.count)];
         scores.extend(has_shared.then(|| Part::whole(name(names.shared_gate), 1)));
-        let [mut gates, mut ups] = match names.up {
+        let gates_and_ups = |tensors: &[&str]| match tensors {
+            [both] if names.alternating => [parts(&name(both), experts.count, [2 * width, 0, 2 * width]), vec![]],
             [both] => [0, 1].map(|half| parts(&name(both), experts.count, [2 * width, half * width, width])),
-            each => [each[0], each[1]].map(|tensor| parts(&name(tensor), experts.count, [width, 0, width])),
+            each => [0, 1].map(|index| parts(&name(each[index]), experts.count, [width, 0, width])),
         };
-        let mut downs = parts(&name(names.down), experts.count, [hidden, 0, hidden]);
+        let [mut gates, mut ups] = gates_and_ups(names.up);
+        let downs = |tensor: &str| parts(&name(tensor), experts.count, [hidden, 0, hidden]);
+        let mut down = downs(names.down);
         if has_shared {
             gates.push(Part::whole(name(names.shared_up[0]), width));
             ups.push(Part::whole(name(names.shared_up[1]), width));
-            downs.push(Part::whole(name(names.shared_down), hidden));
+            down.push(Part::whole(name(names.shared_down), hidden));
         }
+        let order = if names.alternating { RowOrder::Stacked } else { RowOrder::Alternate };
         let bias = experts.bias.then(|| vec![Part::whole(name(names.bias), experts.count)]);
+        let biases = spec.mlp.bias.then(|| [gates_and_ups(names.up_bias).concat(), downs(names.down_bias)]);
 
-        let router = self.matrix(&label("router"), hidden, &scores, RowOrder::Stacked);
+        let stacked = |parts, order, transposed| Layout { parts, order, transposed };
+        let router = self.add(&label("router"), hidden, stacked(scores, RowOrder::Stacked, false));
         self.matrices[router.0].is_router = true;
         self.body.push(Op::Matmul { input, matrix: router, output: Output::Projected });
-        let bias = match bias {
-            Some(part) => self.vector(label("bias of scores"), part, RowOrder::Stacked, STORED),
-            None => self.constant("zeros", experts.count, 0.0),
-        };
+        let bias = self.bias_of_experts(label("bias of the router"), bias, RowOrder::Stacked, experts.count);
         self.body.push(Op::Route { bias });
-        let up = self.matrix(&label("gate and up of experts"), hidden, &[gates, ups].concat(), RowOrder::Alternate);
-        let down = self.matrix(&label("down of experts"), width, &downs, RowOrder::Stacked);
+        let up = stacked([gates, ups].concat(), order, names.transposed);
+        let up = self.add(&label("gate and up of experts"), hidden, up);
+        let down = stacked(down, RowOrder::Stacked, names.transposed);
+        let down = self.add(&label("down of experts"), width, down);
         for matrix in [up, down] {
             self.matrices[matrix.0].experts = experts.all();
         }
-        let bias = self.constant("zeros", 2 * width, 0.0);
+        let [up_bias, down_bias] = biases.map_or([None, None], |biases| biases.map(Some));
+        let bias = self.bias_of_experts(label("gate and up bias of experts"), up_bias, order, 2 * width);
         let output = Output::Gate { bias, activation: spec.mlp.activation };
         self.body.push(Op::Matmul { input, matrix: up, output });
         self.body.push(Op::Matmul { input: Input::Mlp, matrix: down, output: Output::Experts });
-        self.body.push(Op::Combine);
+        let bias = self.bias_of_experts(label("down bias of experts"), down_bias, RowOrder::Stacked, hidden);
+        self.body.push(Op::Combine { bias });
+    }
+
+    /// Adds biases, or `len` zeros without parts.
+    fn bias_of_experts(&mut self, label: String, parts: Option<Vec<Part>>, order: RowOrder, len: usize) -> VectorId {
+        match parts {
+            Some(parts) => self.vector(label, parts, order, STORED),
+            None => self.constant("zeros", len, 0.0),
+        }
     }
 }
 

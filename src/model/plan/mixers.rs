@@ -36,7 +36,14 @@ impl Builder<'_> {
             let gain = self.gain(&label("qk norm"), &parts.concat(), order);
             self.body.push(Op::QkNorm { layer, gain, bias });
         }
-        self.body.push(Op::Attention { layer });
+        let sinks = match spec.attention_sinks {
+            true => {
+                let part = vec![Part::whole(name(names.sinks), heads)];
+                self.vector(label("sinks"), part, RowOrder::Stacked, STORED)
+            }
+            false => self.constant("no sinks", heads, f32::MIN),
+        };
+        self.body.push(Op::Attention { layer, sinks });
         if let Some(gate) = spec.attention_gate {
             let gates = match gate {
                 AttentionGate::Heads => vec![Part::whole(name(names.attention_gate), heads)],

@@ -1,7 +1,9 @@
 //! Rows of the table: models with experts.
 
-use super::{GRANITE, LFM2, OLMO2, QWEN3, QWEN3_5};
-use crate::model::architecture::{ExpertFacts, Facts, KvHeads, LayerTypes, ProjectionBias, Residual};
+use super::{GRANITE, LFM2, LLAMA, OLMO2, QWEN3, QWEN3_5, ROPE};
+use crate::model::architecture::{
+    ExpertFacts, Facts, KvHeads, LayerTypes, ProjectionBias, Residual, RopeFacts, Slides,
+};
 use crate::model::names;
 use crate::model::spec::ExpertScores;
 
@@ -57,6 +59,32 @@ pub(in crate::model) const OLMOE: Facts = Facts {
     refused: &["attention_bias", "clip_qkv"],
     experts: Some(ExpertFacts { count: 64, chosen: 8, normalised: Some(false), ..EXPERTS }),
     ..OLMO2
+};
+
+pub(in crate::model) const GPT_OSS: Facts = Facts {
+    model_type: "gpt_oss",
+    gguf: "gpt-oss",
+    names: &names::GPT_OSS,
+    gguf_names: &names::GGUF_GPT_OSS,
+    older: &[("rope_scaling", "rope_parameters")],
+    required: &["rope_parameters"],
+    norm_eps: 1e-5,
+    ropes: &[RopeFacts { theta: 150_000.0, ..ROPE }],
+    fractional_ramp: true,
+    kv_heads: KvHeads::Count(8),
+    head_dim: Some(64),
+    slides: Slides::Pattern(2),
+    sliding_window: Some(128),
+    layer_types: LayerTypes::Optional,
+    qkv_bias: ProjectionBias::Key("attention_bias", true),
+    output_bias: ProjectionBias::Key("attention_bias", true),
+    attention_sinks: true,
+    activation: "swiglu_oai",
+    mlp_bias: ProjectionBias::Yes,
+    experts: Some(ExpertFacts { count: 128, chosen: 4, bias: true, ..EXPERTS }),
+    bos_token_id: None,
+    eos_token_id: &[],
+    ..LLAMA
 };
 
 pub(in crate::model) const LFM2_MOE: Facts = Facts {

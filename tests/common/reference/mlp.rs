@@ -9,6 +9,10 @@ use foretoken::internals::weights::Source;
 /// Returns the experts of a row and their weights, from the router's results.
 pub fn route(results: &[f32], experts: &Experts, bias: &[f32]) -> Vec<(usize, f32)> {
     let (own, shared) = results.split_at(experts.count);
+    let mut own = own.to_vec();
+    if experts.scores == ExpertScores::Softmax {
+        own.iter_mut().zip(bias).for_each(|(result, bias)| *result += bias);
+    }
     let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     let scores: Vec<f32> = match experts.scores {
         ExpertScores::Sigmoid => own.iter().map(|x| sigmoid(*x)).collect(),
@@ -19,7 +23,10 @@ pub fn route(results: &[f32], experts: &Experts, bias: &[f32]) -> Vec<(usize, f3
             all.iter().map(|x| x / sum).collect()
         }
     };
-    let mut keys: Vec<f32> = scores.iter().zip(bias).map(|(score, bias)| score + bias).collect();
+    let mut keys = match experts.scores {
+        ExpertScores::Softmax => own,
+        ExpertScores::Sigmoid => scores.iter().zip(bias).map(|(score, bias)| score + bias).collect(),
+    };
     let mut chosen = Vec::new();
     for _ in 0..experts.chosen {
         let best = (0..keys.len()).rev().max_by(|a, b| keys[*a].total_cmp(&keys[*b])).unwrap();
@@ -42,15 +49,18 @@ pub fn group(choices: &[(usize, f32)], experts: usize) -> Vec<Vec<usize>> {
     (0..experts).map(places).collect()
 }
 
-/// Adds the weighted sum of each row's experts, times `scale`, to the residual stream.
-pub fn combine(x: &mut [f32], rows: &[f32], choices: &[(usize, f32)], scale: f32) {
+/// Adds the weighted sum of each row's experts, times `scale`, to the residual stream. `bias` [experts, width], or [width] for all.
+pub fn combine(x: &mut [f32], rows: &[f32], choices: &[(usize, f32)], bias: &[f32], scale: f32) {
     let width = rows.len() / choices.len();
+    let of_all = bias.len() == width;
     let used = choices.len() / (x.len() / width);
     for (row, x) in x.chunks_mut(width).enumerate() {
         let mut sums = vec![0.0; width];
         for place in row * used..(row + 1) * used {
             let own = &rows[place * width..][..width];
-            sums.iter_mut().zip(own).for_each(|(sum, value)| *sum += choices[place].1 * value);
+            let (expert, weight) = choices[place];
+            let bias = &bias[if of_all { 0 } else { expert * width }..];
+            sums.iter_mut().zip(own.iter().zip(bias)).for_each(|(sum, (value, bias))| *sum += weight * (value + bias));
         }
         x.iter_mut().zip(sums).for_each(|(x, sum)| *x += scale * sum);
     }
@@ -71,7 +81,7 @@ pub(super) enum MlpWeights {
     Experts {
         /// [experts and shared ones, hidden].
         router: Projection,
-        /// Bias of the scores [experts].
+        /// Bias of the results or scores [experts].
         bias: Vec<f32>,
         each: Vec<Mlp>,
     },
@@ -122,46 +132,59 @@ impl MlpWeights {
     ) -> Result<Self> {
         let (names, experts, hidden) = (&read.names.experts, spec.experts.unwrap(), spec.hidden_size);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
-        let mut router = read.projection(&[name(names.router)], &[experts.count], hidden, false).await?;
+        let mut weight = read.shaped(&name(names.router), &[experts.count, hidden]).await?;
         if experts.shared > 0 {
             // One row, or in GGUF files a vector.
-            router.weight.extend(read.weights.read_f32(&format!("{}.weight", name(names.shared_gate))).await?);
-            router.bias.push(0.0);
+            weight.extend(read.weights.read_f32(&name(names.shared_gate)).await?);
         }
+        let router = Projection { bias: vec![0.0; experts.all()], weight, cols: hidden };
         let bias = match experts.bias {
             true => read.weights.read_f32(&name(names.bias)).await?,
             false => vec![0.0; experts.count],
         };
         let mut each = Vec::new();
         for expert in 0..experts.count {
-            let mut up = Vec::new();
+            let width = 2 * inner / names.up.len();
+            let (mut weight, mut bias) = (Vec::new(), Vec::new());
             for tensor in names.up {
-                up.extend(
-                    read.of_expert(&name(tensor), expert, [experts.count, 2 * inner / names.up.len(), hidden]).await?,
-                );
+                weight.extend(read.of_expert(&name(tensor), expert, [experts.count, width, hidden]).await?);
             }
-            let down = read.of_expert(&name(names.down), expert, [experts.count, hidden, inner]).await?;
-            let up = Projection { weight: up, bias: vec![0.0; 2 * inner], cols: hidden };
-            each.push(mlp_of(up, Projection { weight: down, bias: vec![0.0; hidden], cols: inner }, true));
+            for tensor in names.up_bias.iter().filter(|_| spec.mlp.bias) {
+                bias.extend(read.bias_of_expert(&name(tensor), expert, [experts.count, width]).await?);
+            }
+            bias.resize(2 * inner, 0.0);
+            let mut up = Projection { weight, bias, cols: hidden };
+            if names.alternating {
+                up = up.rows((0..2 * inner).step_by(2).chain((1..2 * inner).step_by(2)));
+            }
+            let weight = read.of_expert(&name(names.down), expert, [experts.count, hidden, inner]).await?;
+            let bias = match spec.mlp.bias {
+                true => read.bias_of_expert(&name(names.down_bias), expert, [experts.count, hidden]).await?,
+                false => vec![0.0; hidden],
+            };
+            each.push(mlp_of(up, Projection { weight, bias, cols: inner }, true));
         }
         if experts.shared > 0 {
-            let up = names.shared_up.map(name);
-            let up = read.projection(&up, &[inner; 2], hidden, false).await?;
-            let down = read.projection(&[name(names.shared_down)], &[hidden], inner, false).await?;
-            each.push(mlp_of(up, down, true));
+            let mut weight = Vec::new();
+            for tensor in names.shared_up {
+                weight.extend(read.shaped(&name(tensor), &[inner, hidden]).await?);
+            }
+            let up = Projection { weight, bias: vec![0.0; 2 * inner], cols: hidden };
+            let weight = read.shaped(&name(names.shared_down), &[hidden, inner]).await?;
+            each.push(mlp_of(up, Projection { weight, bias: vec![0.0; hidden], cols: inner }, true));
         }
         Ok(Self::Experts { router, bias, each })
     }
 
-    /// Returns the bias of the results.
-    pub fn bias(&self) -> &[f32] {
+    /// Returns the bias that the results do not have yet.
+    pub fn bias(&self, hidden: usize) -> Vec<f32> {
         match self {
-            Self::One(mlp) => &mlp.down.bias,
-            Self::Experts { each, .. } => &each[0].down.bias,
+            Self::One(mlp) => mlp.down.bias.clone(),
+            Self::Experts { .. } => vec![0.0; hidden],
         }
     }
 
-    /// Returns the results without their bias.
+    /// Returns the results without [`MlpWeights::bias`].
     pub fn times(&self, normed: &[f32], spec: &ModelSpec) -> Vec<f32> {
         let activation = spec.mlp.activation;
         let (router, bias, each) = match self {
@@ -172,8 +195,8 @@ impl MlpWeights {
         let mut sums = vec![0.0; normed.len()];
         for (row, sums) in normed.chunks(hidden).zip(sums.chunks_mut(hidden)) {
             for (expert, weight) in route(&router.times(row), &spec.experts.unwrap(), bias) {
-                let own = each[expert].times(row, activation);
-                sums.iter_mut().zip(own).for_each(|(sum, x)| *sum += weight * x);
+                let own = each[expert].times(row, activation).into_iter().zip(&each[expert].down.bias);
+                sums.iter_mut().zip(own).for_each(|(sum, (x, bias))| *sum += weight * (x + bias));
             }
         }
         sums

@@ -72,6 +72,8 @@ enum MixerWeights {
         qk_norm: Option<Vec<f32>>,
         /// Gates [heads or heads x head_dim, hidden], if there are any.
         gate: Option<Projection>,
+        /// [heads].
+        sinks: Vec<f32>,
     },
     DeltaNet {
         /// q, k, v, write strengths, decays and gates, stacked.
@@ -176,7 +178,7 @@ impl Model {
                 _ => self.normed(&x, layer.mlp_norm.as_ref()),
             };
             let mlp = layer.mlp.times(&mlp_input, spec);
-            self.add_to_stream(&mut x, mlp, layer.mlp.bias(), layer.post_mlp_norm.as_ref());
+            self.add_to_stream(&mut x, mlp, &layer.mlp.bias(hidden), layer.post_mlp_norm.as_ref());
             if let Some((own, inputs)) = layer.input.as_ref().zip(inputs.as_ref()) {
                 let width = spec.layer_input_size;
                 let mut gated = activate(&own.gate.times(&x), &own.gate.bias, spec.mlp.activation);
@@ -228,8 +230,10 @@ impl Model {
     fn mixed(&self, index: usize, normed: &[f32], kvs: &mut [Kv]) -> Vec<f32> {
         let layer = &self.layers[index];
         let mixed = match (&layer.mixer, &self.spec.layers[index].mixer) {
-            (MixerWeights::Attention { qkv, qk_norm, gate }, Mixer::Attention(attention)) => {
-                let mut heads = self.attention(index, attention, qkv, qk_norm.as_deref(), normed, kvs);
+            (MixerWeights::Attention { qkv, qk_norm, gate, sinks }, Mixer::Attention(attention)) => {
+                let q = self.query(attention, qkv, qk_norm.as_deref(), normed, &mut kvs[index]);
+                let kv = &kvs[attention.kv_layer.unwrap_or(index)];
+                let mut heads = super::attention(&q, kv, &self.heads(attention), sinks);
                 if let Some(gate) = gate {
                     let gates = gate.times(normed);
                     let each = heads.len() / gates.len();
@@ -253,19 +257,36 @@ impl Model {
         layer.o.times(&mixed)
     }
 
-    fn attention(
+    /// Returns the rotated query, and appends k and v to the cache.
+    fn query(
         &self,
-        index: usize,
         attention: &AttentionSpec,
         qkv: &Projection,
         gains: Option<&[f32]>,
         normed: &[f32],
-        kvs: &mut [Kv],
+        kv: &mut Kv,
     ) -> Vec<f32> {
-        let spec = &self.spec;
+        let (spec, heads) = (&self.spec, self.heads(attention));
         let rope = attention.rope.map(|rope| &spec.ropes[rope]);
         let table = rope.map_or_else(Vec::new, |rope| rotary_table(rope, spec.max_position_embeddings));
-        let heads = Heads {
+        let (mut rows, mut bias, mut gains) = (qkv.times(normed), qkv.bias.clone(), gains.map(<[f32]>::to_vec));
+        if attention.kv_layer.is_some() {
+            // Zeros in the place of k and v, which are not used.
+            let missing = vec![0.0; 2 * attention.kv_heads * attention.head_dim];
+            rows = rows.chunks_exact(bias.len()).flat_map(|row| [row, &missing].concat()).collect();
+            bias.extend(&missing);
+            gains.iter_mut().for_each(|gains| gains.extend(vec![1.0; attention.head_dim]));
+        }
+        match spec.qk_norm.zip(gains) {
+            Some((norm, gains)) => qk_norm(&rows, &bias, (norm, &gains, spec.norm_eps), &table, &heads, kv),
+            None => rotary(&rows, &bias, &table, &heads, kv),
+        }
+    }
+
+    fn heads(&self, attention: &AttentionSpec) -> Heads {
+        let spec = &self.spec;
+        let rope = attention.rope.map(|rope| &spec.ropes[rope]);
+        Heads {
             heads: attention.heads,
             kv_heads: attention.kv_heads,
             head_dim: attention.head_dim,
@@ -275,21 +296,7 @@ impl Model {
             scale: spec.attention_scale,
             cap: spec.attention_cap,
             q_table: rope.map_or(0, |rope| (rope.tables() - 1) * spec.max_position_embeddings * rope.rotary_dim),
-        };
-        let (mut rows, mut bias, mut gains) = (qkv.times(normed), qkv.bias.clone(), gains.map(<[f32]>::to_vec));
-        if attention.kv_layer.is_some() {
-            // Zeros in the place of k and v, which are not used.
-            let missing = vec![0.0; 2 * attention.kv_heads * attention.head_dim];
-            rows = rows.chunks_exact(bias.len()).flat_map(|row| [row, &missing].concat()).collect();
-            bias.extend(&missing);
-            gains.iter_mut().for_each(|gains| gains.extend(vec![1.0; attention.head_dim]));
         }
-        let kv = &mut kvs[index];
-        let q = match spec.qk_norm.zip(gains) {
-            Some((norm, gains)) => qk_norm(&rows, &bias, (norm, &gains, spec.norm_eps), &table, &heads, kv),
-            None => rotary(&rows, &bias, &table, &heads, kv),
-        };
-        super::attention(&q, &kvs[attention.kv_layer.unwrap_or(index)], &heads)
     }
 }
 
@@ -347,7 +354,11 @@ impl Layer {
                 if spec.attention_gate == Some(AttentionGate::Heads) {
                     gate = Some(read.projection(&[name(names.attention_gate)], &[heads], hidden, false).await?);
                 }
-                (MixerWeights::Attention { qkv, qk_norm, gate }, names.o, attention.q_width())
+                let sinks = match spec.attention_sinks {
+                    true => read.weights.read_f32(&name(names.sinks)).await?,
+                    false => vec![f32::MIN; heads],
+                };
+                (MixerWeights::Attention { qkv, qk_norm, gate, sinks }, names.o, attention.q_width())
             }
             Mixer::ShortConv { taps } => {
                 let input = read.projection(&[name(names.conv_in)], &[3 * hidden], hidden, false).await?;
@@ -413,19 +424,32 @@ pub(super) struct WeightReader<'a, S> {
 
 impl<S: Source> WeightReader<'_, S> {
     async fn tensor(&self, name: &str, suffix: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let name = format!("{name}.{suffix}");
+        self.shaped(&format!("{name}.{suffix}"), shape).await
+    }
+
+    /// Reads a tensor, named with its suffix.
+    pub async fn shaped(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
-        self.weights.expect(&name, &shape)?;
-        self.weights.read_f32(&name).await
+        self.weights.expect(name, &shape)?;
+        self.weights.read_f32(name).await
     }
 
     /// Reads an expert's rows: a tensor of its own, or its part of one of all.
     pub async fn of_expert(&self, name: &str, expert: usize, [experts, rows, cols]: [usize; 3]) -> Result<Vec<f32>> {
         if name.contains('*') {
-            return self.tensor(&name.replace('*', &expert.to_string()), "weight", &[rows, cols]).await;
+            return self.shaped(&name.replace('*', &expert.to_string()), &[rows, cols]).await;
         }
-        let all = self.tensor(name, "weight", &[experts, rows, cols]).await?;
-        Ok(all[expert * rows * cols..][..rows * cols].to_vec())
+        let is_transposed = self.names.experts.transposed;
+        let shape = if is_transposed { [experts, cols, rows] } else { [experts, rows, cols] };
+        let all = self.shaped(name, &shape).await?;
+        let own = &all[expert * rows * cols..][..rows * cols];
+        let columns = (0..rows).flat_map(|row| own.iter().skip(row).step_by(rows));
+        Ok(if is_transposed { columns.copied().collect() } else { own.to_vec() })
+    }
+
+    /// Reads an expert's bias, if experts have any.
+    pub async fn bias_of_expert(&self, name: &str, expert: usize, [experts, rows]: [usize; 2]) -> Result<Vec<f32>> {
+        Ok(self.shaped(name, &[experts, rows]).await?[expert * rows..][..rows].to_vec())
     }
 
     /// Reads the weights of a convolution [width, 1, taps] or [width, taps].

@@ -42,11 +42,12 @@ impl Binder<'_> {
     }
 
     /// Lowers the sum of each row's experts.
-    pub(super) fn lower_combine(&self, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    pub(super) fn lower_combine(&self, bias: VectorId, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let (spec, used) = (self.spec(), self.spec().experts.map_or(1, |experts| experts.used()));
         let width = spec.hidden_size.div_ceil(4) as u32;
         let stride = stride(spec.hidden_size) as u32 / 4;
-        let dims = CombineDims { used: used as u32, width, stride, scale: spec.residual_scale };
+        let bias_stride = if spec.mlp.bias { width } else { 0 };
+        let dims = CombineDims { used: used as u32, width, stride, bias_stride, scale: spec.residual_scale };
         vec![Lowered {
             choice: KernelChoice::Always(Kernel::Combine),
             grid: WorkGrid::PerRow(width.div_ceil(64)),
@@ -55,6 +56,7 @@ impl Binder<'_> {
                 (2, self.of_experts.clone()),
                 (3, self.choices.clone()),
                 (4, self.residual.clone()),
+                (5, self.vector(bias)),
             ],
             blocks: vec![(1, uniforms.add(&[dims]))],
         }]

@@ -105,7 +105,7 @@ impl Binder<'_> {
     }
 
     /// Returns two kernels; the second is skipped if one workgroup of the first has all positions.
-    pub(super) fn lower_attention(&self, layer: usize, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    pub(super) fn lower_attention(&self, layer: usize, sinks: VectorId, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let heads = self.heads(layer);
         let dims = uniforms.add(&[heads]);
         let lowered = |choice, grid, bindings: Vec<(u32, &Slice)>| Lowered {
@@ -118,10 +118,10 @@ impl Binder<'_> {
         let span = AttentionSpan { kv_heads, group: heads.heads / kv_heads, head_dim, window };
         let kv_layer = self.attention(layer).and_then(|attention| attention.kv_layer);
         let cache = &self.layers[kv_layer.unwrap_or(layer)].whole();
-        let (step, out) = (&self.step, &self.mixed);
+        let (step, out, sinks) = (&self.step, &self.mixed, &self.vector(sinks));
         let [partial, norms] = &[&self.partial, &self.norms].map(Buffer::whole);
-        let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];
-        let joined = vec![(0, step), (2, partial), (3, norms), (4, out)];
+        let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out), (7, sinks)];
+        let joined = vec![(0, step), (2, partial), (3, norms), (4, out), (5, sinks)];
         vec![
             lowered(KernelChoice::Attention(self.blueprint.capacity.kv_dtype, head_dim), WorkGrid::Parts(span), parts),
             lowered(KernelChoice::Always(Kernel::AttentionMerge), WorkGrid::Joined(span), joined),
