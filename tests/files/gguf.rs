@@ -205,7 +205,7 @@ fn places_in_gguf() {
 
 #[test]
 fn types_that_cannot_be_used_are_named_when_asked_for() {
-    for (kind, name) in [(16, "IQ2_XXS"), (26, "I32"), (39, "MXFP4"), (77, "type 77"), (u32::MAX, "type 4294967295")] {
+    for (kind, name) in [(16, "IQ2_XXS"), (26, "I32"), (40, "NVFP4"), (77, "type 77"), (u32::MAX, "type 4294967295")] {
         let (weights, _) = File::default().tensor("t", &[32], kind, &[0; 64]).open().unwrap();
         let rule = rule(weights.expect("t", &[32]));
         assert!(matches!(&rule, Rule::UnsupportedDtype { dtype, .. } if dtype == name), "{rule}");

@@ -688,7 +688,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let bindings = [
                 // The head's rows: from row 2 on, of 5.
                 (0, lab.step_of([0, 5, 0, 2], StatePass::default())),
-                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits), &[0; 5]].concat())),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32, 1.0, 0.0].map(f32::to_bits), &[0; 6]].concat())),
                 (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (6, y.slice()),
