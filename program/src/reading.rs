@@ -48,6 +48,7 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
         AttentionGate::Heads => "a gate for each head".to_owned(),
         AttentionGate::Elements => "a gate for each element".to_owned(),
     }));
+    attention.extend(spec.attention_sinks.then(|| "a sink for each head".to_owned()));
     attention.extend(spec.attention_cap.map(|cap| format!("scores bounded by {cap}")));
     attention.extend(spec.qk_norm.map(|norm| {
         let norm = match norm {

@@ -184,7 +184,10 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
     }
     let quantization = keys.object("quantization_config")?;
     match quantization.optional("quant_method") {
-        Some(method) => quantization.bad("quant_method", format!("weights quantised by {method} are not supported")),
+        Some(method) => quantization.bad(
+            "quant_method",
+            format!("weights quantised by {method} are not supported; take a GGUF file of the model"),
+        ),
         None => Ok(()),
     }
 }
