@@ -272,7 +272,7 @@ pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;
 
-/// Internal modules, for the program and the tests; nothing in them is stable. Rustdoc would check their links.
+/// Internal modules, for the program, the exports for JavaScript and the tests; nothing in them is stable. Rustdoc would check their links.
 #[cfg(not(doc))]
 #[doc(hidden)]
 #[allow(missing_docs, reason = "each module says in its file what it is")]

@@ -1,10 +1,9 @@
 //! `foretoken chat`: a conversation. Each turn passes the whole conversation to the model; most of it is still cached.
 
 use super::lines::Lines;
-use super::load::ModelFlags;
-use super::options::{CapacityFlags, GenerateFlags, LongChatFlags};
+use super::options::{GenerateFlags, LongChatFlags};
 use super::print::{Colour, Printer, name_device, table};
-use super::writer::{self, Targets};
+use super::writer::ModelsFlags;
 use super::{Failure, print_json};
 use foretoken::internals::session::{Generator, Progress};
 use foretoken::internals::weights::Source;
@@ -35,11 +34,7 @@ of an instruct model.";
 #[derive(clap::Args)]
 pub(super) struct ChatArgs {
     #[command(flatten)]
-    pair: ModelFlags,
-    #[command(flatten)]
-    capacity: CapacityFlags,
-    #[command(flatten)]
-    targets: Targets,
+    models: ModelsFlags,
     #[command(flatten)]
     generation: GenerateFlags,
     /// Start with this system message
@@ -52,9 +47,9 @@ pub(super) struct ChatArgs {
 }
 
 pub(super) async fn run(args: &ChatArgs, json: bool) -> Result<(), Failure> {
-    let load = args.targets.options(&args.capacity)?;
+    let load = args.models.options()?;
     let options = args.long_chats.set(args.generation.options()?)?;
-    let generator = writer::load(&args.pair, &args.targets, &load).await?;
+    let generator = args.models.load(&load).await?;
     let mut chat = ChatLoop {
         generator,
         options,
@@ -145,10 +140,10 @@ struct ChatLoop<'a> {
 impl ChatLoop<'_> {
     fn greet(&self, args: &ChatArgs) -> Result<()> {
         let draft =
-            args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
+            args.models.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
         let device = name_device(self.generator.device());
-        note(&format!("{}{draft}, on {device}", args.targets.name(&args.pair)?));
-        if args.pair.model.is_none() {
+        note(&format!("{}{draft}, on {device}", args.models.name()?));
+        if args.models.pair.model.is_none() {
             note(TALES);
         }
         note("/help lists the commands, Ctrl-D ends.");

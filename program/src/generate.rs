@@ -1,9 +1,8 @@
 //! `foretoken generate`: prints the continuation of a prompt as it is generated, with a summary of speed and drafting.
 
-use super::load::ModelFlags;
-use super::options::{CapacityFlags, GenerateFlags};
+use super::options::GenerateFlags;
 use super::print::{Colour, Printer, summary};
-use super::writer::{self, Targets};
+use super::writer::ModelsFlags;
 use super::{Failure, bad_prompt, print_json};
 use foretoken::internals::options::MAX_SEED;
 use foretoken::internals::session::Generator;
@@ -22,11 +21,7 @@ pub(super) struct GenerateArgs {
     /// Text to continue; `-` or none: standard input, without its last line break
     prompt: Option<String>,
     #[command(flatten)]
-    pair: ModelFlags,
-    #[command(flatten)]
-    capacity: CapacityFlags,
-    #[command(flatten)]
-    targets: Targets,
+    models: ModelsFlags,
     #[command(flatten)]
     generation: GenerateFlags,
     /// Treat PROMPT as a user's message, for the model's chat template
@@ -66,7 +61,7 @@ struct UsedOptions<'a> {
 }
 
 pub(super) async fn run(args: &GenerateArgs, json: bool) -> Result<(), Failure> {
-    let (load, mut options) = (args.targets.options(&args.capacity)?, args.generation.options()?);
+    let (load, mut options) = (args.models.options()?, args.generation.options()?);
     let prompt = args.prompt()?;
     let count = args.num_return_sequences;
     let check_count = |draws: bool| match (count, draws) {
@@ -86,7 +81,7 @@ pub(super) async fn run(args: &GenerateArgs, json: bool) -> Result<(), Failure> 
         let allowed = format!("seeds that leave {count} up to 2^53 - 1, one for each of num_return_sequences");
         return Err(Error::BadOption { option: "seed".into(), value: seed.to_string(), allowed }.into());
     }
-    let mut generator = writer::load(&args.pair, &args.targets, &load).await?;
+    let mut generator = args.models.load(&load).await?;
     check_count(generator.draws(&options))?;
     let first = options.sampling.seed;
     for text in 0..count as u64 {
@@ -107,8 +102,8 @@ async fn write(
 ) -> Result<(), Failure> {
     if json {
         let generation = generator.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
-        let model = args.targets.name(&args.pair)?;
-        let assistant_model = args.pair.assistant()?.map(|files| files.model_name());
+        let model = args.models.name()?;
+        let assistant_model = args.models.pair.assistant()?.map(|files| files.model_name());
         let options = UsedOptions { model, assistant_model, load, generate: options, chat: args.chat };
         return print_json(&GenerateReport { generation: &generation, device: generator.device(), options });
     }

@@ -1,4 +1,4 @@
-//! Options that select the targets, and loading.
+//! Options that select the models of a text, and loading.
 
 use super::bar::Bar;
 use super::load::ModelFlags;
@@ -10,9 +10,13 @@ use foretoken::internals::weights::Source;
 use foretoken::{LoadOptions, Result};
 use std::rc::Rc;
 
-/// Number and location of the targets.
+/// The models of a text, and the number and location of the targets.
 #[derive(clap::Args)]
-pub(super) struct Targets {
+pub(super) struct ModelsFlags {
+    #[command(flatten)]
+    pub pair: ModelFlags,
+    #[command(flatten)]
+    capacity: CapacityFlags,
     #[command(flatten)]
     parallel: ParallelFlags,
     /// Use the target on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights. Repeat
@@ -27,10 +31,10 @@ pub(super) struct Targets {
     device: DeviceFlags,
 }
 
-impl Targets {
+impl ModelsFlags {
     /// Returns validated load options.
-    pub fn options(&self, capacity: &CapacityFlags) -> Result<LoadOptions> {
-        let options = self.parallel.set(self.device.set(capacity.options()?)?)?;
+    pub fn options(&self) -> Result<LoadOptions> {
+        let options = self.parallel.set(self.device.set(self.capacity.options()?)?)?;
         if self.target_url.is_empty() {
             options.validate()?
         } else {
@@ -40,34 +44,34 @@ impl Targets {
     }
 
     /// Returns the target's server; `None`: the target is local.
-    fn endpoint(&self, pair: &ModelFlags) -> Result<Option<Endpoint>> {
+    fn endpoint(&self) -> Result<Option<Endpoint>> {
         if self.target_url.is_empty() {
             return Ok(None);
         }
-        let model = self.target_model.as_deref().or(pair.model.as_deref()).unwrap_or_default();
+        let model = self.target_model.as_deref().or(self.pair.model.as_deref()).unwrap_or_default();
         let mut endpoint = Endpoint::new(&self.target_url, model)?;
         endpoint.api_key = std::env::var("FORETOKEN_API_KEY").ok().map(|key| Key::new(&key)).transpose()?;
         Ok(Some(endpoint))
     }
 
     /// Returns the target's name.
-    pub fn name(&self, pair: &ModelFlags) -> Result<String> {
-        match self.endpoint(pair)? {
+    pub fn name(&self) -> Result<String> {
+        match self.endpoint()? {
             Some(endpoint) => Ok(endpoint.model),
-            None => Ok(pair.target()?.model_name()),
+            None => Ok(self.pair.target()?.model_name()),
         }
     }
-}
 
-/// Loads the models.
-pub(super) async fn load(pair: &ModelFlags, targets: &Targets, options: &LoadOptions) -> Result<Box<Generator>> {
-    let bar = Bar::loading();
-    let mut loaded = |done, all| bar.show(done, all);
-    match targets.endpoint(pair)? {
-        Some(endpoint) => {
-            let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
-            parallel::connect(transport, endpoint, words, assistant, options, &mut loaded).await
+    /// Loads the models.
+    pub async fn load(&self, options: &LoadOptions) -> Result<Box<Generator>> {
+        let (pair, bar) = (&self.pair, Bar::loading());
+        let mut loaded = |done, all| bar.show(done, all);
+        match self.endpoint()? {
+            Some(endpoint) => {
+                let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
+                parallel::connect(transport, endpoint, words, assistant, options, &mut loaded).await
+            }
+            None => parallel::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
         }
-        None => parallel::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
     }
 }

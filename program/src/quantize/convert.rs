@@ -183,7 +183,7 @@ impl Made {
     ) -> Result<()> {
         let Some(stored) = weights.get(tensor) else { return Ok(()) };
         let width = stored.row_elements() as usize;
-        // Rows of the stored tensor that have a row's numbers. Of a transposed one all of an expert have a number each.
+        // Range of stored rows that hold the numbers of a row. In a transposed tensor, each row of the expert holds one of them.
         let holding = |row: u64| match self.transposed {
             true => row / width as u64 * cols as u64..(row / width as u64 + 1) * cols as u64,
             false => row * cols as u64 / width as u64..(row + 1) * cols as u64 / width as u64 + u64::from(cols < width),
