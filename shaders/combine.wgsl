@@ -5,7 +5,8 @@ struct CombineDims {
     width: u32,   // vec4s of a row that are added
     stride: u32,  // vec4s per row
     bias_stride: u32,  // vec4s from the bias of an expert to that of the next; 0: all have the same
-    scale: f32,   // of what is added
+    adds: u32,    // 1: the sum is added; 0: it is written
+    scale: f32,   // of the sum
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -30,5 +31,5 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         sum = fma(vec4f(choice.weight), result, sum);
     }
     let to = row * dims.stride + at;
-    y[to] = fma(sum, vec4f(dims.scale), y[to]);
+    y[to] = fma(sum, vec4f(dims.scale), select(vec4f(), y[to], dims.adds == 1u));
 }

@@ -7,7 +7,6 @@ struct RouteDims {
     always: u32,      // experts that each row uses, after the others
     sigmoid: u32,     // 1: scores are sigmoids; 0: a softmax
     normalised: u32,  // 1: weights are divided by their sum
-    scale: f32,       // factor of the weights
     one: f32,
 }
 
@@ -16,6 +15,7 @@ struct RouteDims {
 @group(0) @binding(2) var<storage, read> results: array<f32>;           // (rows, experts + always): of the router
 @group(0) @binding(3) var<storage, read> bias: array<f32>;              // (experts): of the results, or of sigmoids for the choice alone
 @group(0) @binding(4) var<storage, read_write> choices: array<Choice>;  // (rows, chosen + always)
+@group(0) @binding(5) var<storage, read> factors: array<f32>;           // (experts): of the weights
 
 var<workgroup> keys: array<f32, MOST>;
 var<workgroup> chosen: array<u32, MOST_CHOSEN>;
@@ -88,7 +88,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let largest = keys[chosen[0]];
         let expert = chosen[thread];
         let weight = score(result_of(first, expert), largest) / divisor(first, largest);
-        choices[at] = Choice(expert, weight * dims.scale);
+        choices[at] = Choice(expert, weight * factors[expert]);
     } else if (thread < dims.chosen + dims.always) {
         let expert = dims.experts + thread - dims.chosen;
         choices[at] = Choice(expert, sigmoid(results[first + expert]));

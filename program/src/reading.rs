@@ -96,10 +96,13 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
 
 /// Describes the MLP of a layer.
 fn mlp(spec: &ModelSpec, layer: &LayerSpec) -> String {
-    let width = layer.intermediate_size;
-    let Some(experts) = spec.experts.filter(|_| layer.has_experts) else { return format!("MLP {width}") };
-    let shared = if experts.shared > 0 { " and a shared one" } else { "" };
-    format!("{} of {} experts of {width}{shared} per row", experts.chosen, experts.count)
+    let LayerSpec { intermediate_size, expert_size, .. } = layer;
+    let mlp = (*intermediate_size > 0).then(|| format!("MLP {intermediate_size}"));
+    let experts = spec.experts.filter(|_| *expert_size > 0).map(|experts| {
+        let shared = if experts.shared > 0 { " and a shared one" } else { "" };
+        format!("{} of {} experts of {expert_size}{shared} per row", experts.chosen, experts.count)
+    });
+    mlp.into_iter().chain(experts).collect::<Vec<_>>().join(" and ")
 }
 
 /// Describes the mixer of a layer.

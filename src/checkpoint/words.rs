@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::model::{ModelSpec, spec_of_gguf, yarn_growth};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
+use std::iter;
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
 const WORDS: [(&str, &[&str]); 42] = [
@@ -114,11 +115,18 @@ impl WordFiles<'_> {
         if let Some(Value::Array(all)) = values.get("num_key_value_heads").cloned() {
             let kind = |heads: &Value| if heads.as_u64() == Some(0) { "conv" } else { "full_attention" };
             values.insert("layer_types".into(), all.iter().map(kind).collect());
-            let heads = all.into_iter().filter(|heads| heads.as_u64() != Some(0)).reduce(|first, other| {
-                // Two counts are no number, which is then an error.
-                if first == other { first } else { Value::Array(vec![first, other]) }
-            });
-            values.insert("num_key_value_heads".into(), heads.into());
+            let (windowed, global): (Vec<_>, Vec<_>) = match values.get("sliding_window_pattern") {
+                Some(Value::Array(slides)) => all.into_iter().zip(slides).partition(|(_, slides)| **slides == true),
+                _ => (all.into_iter().zip(iter::repeat(&Value::Null)).collect(), Vec::new()),
+            };
+            // Two counts are no number, which is then an error.
+            let common = |layers: Vec<(Value, &Value)>| {
+                let heads = layers.into_iter().map(|(heads, _)| heads).filter(|heads| heads.as_u64() != Some(0));
+                heads.reduce(|first, other| if first == other { first } else { Value::Array(vec![first, other]) })
+            };
+            let (windowed, global) = (common(windowed), common(global));
+            values.insert("num_key_value_heads".into(), windowed.into());
+            values.insert("num_global_key_value_heads".into(), global.into());
         }
         let count = |values: &Map<String, Value>, word: &str| values.get(word).and_then(Value::as_u64);
         self.add_recurrence(&mut values)?;

@@ -43,7 +43,7 @@ pub enum Kernel {
     /// RMS norm of rows.
     NormRms,
     /// RMS norm of rows, added to others.
-    PostNorm,
+    AddNorm,
     /// Layer norm of rows.
     NormLayer,
     /// Rows -> 8-bit codes, for matmuls with [`Arithmetic::Int8`].
@@ -228,7 +228,7 @@ impl Kernel {
                 [vec![step, units], weight(format, subnormals), vec![shader!("embed.wgsl")]].concat()
             }
             Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
-            Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
+            Self::AddNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
             Self::Quantise => vec![step, shader!("quantise.wgsl")],
             Self::MatmulRows(format, arithmetic, _, epilogues) => {
@@ -328,7 +328,7 @@ impl Kernel {
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
-            vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
+            vec![Self::NormRms, Self::AddNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
         all.extend([
             Self::Quantise,
             Self::ShortConv,

@@ -237,6 +237,8 @@ pub(super) struct ExpertFacts {
     pub dense: usize,
     /// Default of `shared_expert_intermediate_size`; `None`: there is no shared expert.
     pub shared: Option<usize>,
+    /// `true`: if `enable_moe_block` is true, layers have both an MLP and experts, and the keys above have no defaults.
+    pub with_mlp: bool,
 }
 
 /// A row of the table. For keys missing in `config.json`, defaults are those of the config class in transformers.

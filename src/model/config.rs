@@ -105,7 +105,8 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     let hidden_size = keys.count("hidden_size", 1..=1 << 16)?;
     let max_position_embeddings = keys.count("max_position_embeddings", 2..=1 << 24)?;
     let residual = residual(&keys, facts, naming)?;
-    let layers = layers(&keys, facts, naming, hidden_size)?;
+    let experts = experts(&keys, facts, naming)?;
+    let layers = layers(&keys, facts, naming, experts.is_some(), hidden_size)?;
     let mut ropes = ropes(&keys, facts, naming, &layers, max_position_embeddings)?;
     if layers.iter().filter_map(LayerSpec::attention).all(|attention| attention.rope != Some(1)) {
         ropes.truncate(1);
@@ -138,7 +139,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         attention_gate: if keys.flag("use_attention_gate", true)? { facts.attention_gate } else { None },
         qk_norm: facts.qk_norm,
         mlp: Mlp { gated: facts.gated, activation: activation(&keys, facts)?, bias: bias(&keys, facts.mlp_bias)? },
-        experts: experts(&keys, facts, naming)?,
+        experts,
         layer_input_size: layer_input_size(&keys, facts)?,
         layer_scale: facts.layer_scale,
         tie_word_embeddings: keys.flag("tie_word_embeddings", facts.tie_word_embeddings)?,

@@ -17,6 +17,18 @@ const MOST_CHOSEN: usize = 32;
 /// Reads the experts; `None`: the model has none.
 pub(super) fn experts(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Option<Experts>> {
     let Some(facts) = facts.experts else { return Ok(None) };
+    if facts.with_mlp {
+        let is_enabled = match naming {
+            Naming::HuggingFace => keys.flag("enable_moe_block", false)?,
+            Naming::Gguf => keys.optional("num_experts").is_some(),
+        };
+        if !is_enabled {
+            return Ok(None);
+        }
+        ["num_experts", "num_experts_per_tok", "moe_intermediate_size"]
+            .iter()
+            .try_for_each(|key| keys.required(key).map(drop))?;
+    }
     // llama.cpp's numbers of the function. The third, a softmax of the chosen experts, is the first if weights are divided by their sum.
     let functions = match facts.scores {
         ExpertScores::Softmax if facts.normalised.is_none() => [1, 3],
@@ -43,6 +55,7 @@ pub(super) fn experts(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Opti
         normalised,
         bias: facts.bias && keys.flag("use_expert_bias", true)?,
         scale: keys.number_or("routed_scaling_factor", FACTORS, 1.0)? as f32,
+        with_mlp: facts.with_mlp,
     }))
 }
 
@@ -57,34 +70,42 @@ fn shared(keys: &Keys, facts: &ExpertFacts) -> Result<usize> {
     }
 }
 
-/// Returns true for each layer that has experts, and gives it their width.
-pub(super) fn expert_layers(keys: &Keys, facts: &Facts, hidden_size: usize, widths: &mut [usize]) -> Result<Vec<bool>> {
-    let Some(facts) = facts.experts else { return Ok(vec![false; widths.len()]) };
+/// Returns the width of each layer's experts, 0 if it has none, and takes away the MLP in whose place they are.
+pub(super) fn expert_sizes(
+    keys: &Keys,
+    facts: &Facts,
+    has_experts: bool,
+    hidden_size: usize,
+    widths: &mut [usize],
+) -> Result<Vec<usize>> {
+    let Some(facts) = facts.experts.filter(|_| has_experts) else { return Ok(vec![0; widths.len()]) };
     let dense = keys.count_or("num_dense_layers", 0..=1 << 16, facts.dense)?;
     let step = keys.count_or("decoder_sparse_step", 1..=1 << 16, 1)?;
     let listed = keys.list("mlp_only_layers", 0..=usize::MAX)?.map_or(&[][..], |listed| listed);
     let is_dense =
         |index: usize| index < dense || !(index + 1).is_multiple_of(step) || listed.contains(&Value::from(index));
-    let mut has_experts = Vec::new();
+    let key = if facts.width.is_some() { "moe_intermediate_size" } else { "intermediate_size" };
+    let mut sizes = Vec::new();
     for (index, width) in widths.iter_mut().enumerate() {
-        has_experts.push(!is_dense(index));
         if is_dense(index) {
+            sizes.push(0);
             continue;
         }
-        let key = match facts.width {
-            Some(default) => {
-                *width = keys.count_or("moe_intermediate_size", SIZES, default)?;
-                "moe_intermediate_size"
-            }
-            None => "intermediate_size",
+        let size = match facts.width {
+            Some(default) => keys.count_or(key, SIZES, default)?,
+            None => *width,
         };
         // Sixteen rows of a matrix are stored together, and must not belong to two experts.
-        if !width.is_multiple_of(8) {
-            return keys.bad(key, format!("{width} is not a multiple of 8"));
+        if !size.is_multiple_of(8) {
+            return keys.bad(key, format!("{size} is not a multiple of 8"));
         }
         if !hidden_size.is_multiple_of(16) {
             return keys.bad("hidden_size", format!("{hidden_size} is not a multiple of 16, in a model with experts"));
         }
+        sizes.push(size);
+        if !facts.with_mlp {
+            *width = 0;
+        }
     }
-    Ok(has_experts)
+    Ok(sizes)
 }

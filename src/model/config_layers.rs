@@ -2,7 +2,7 @@
 
 use super::architecture::{Facts, KvHeads, LayerTypes, Slides, Unrotated};
 use super::config::FACTORS;
-use super::config_experts::expert_layers;
+use super::config_experts::expert_sizes;
 use super::keys::Keys;
 use super::names::Naming;
 use super::spec::{AttentionSpec, DeltaSpec, LayerSpec, Mixer};
@@ -18,7 +18,13 @@ const KEY_DIMS: RangeInclusive<usize> = 4..=256;
 const TAPS: RangeInclusive<usize> = 2..=32;
 
 /// Reads all layers.
-pub(super) fn layers(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize) -> Result<Vec<LayerSpec>> {
+pub(super) fn layers(
+    keys: &Keys,
+    facts: &Facts,
+    naming: Naming,
+    has_experts: bool,
+    hidden_size: usize,
+) -> Result<Vec<LayerSpec>> {
     let count = keys.count("num_hidden_layers", 1..=256)?;
     let heads = keys.count("num_attention_heads", HEADS)?;
     let kv_heads = kv_heads(keys, facts, heads)?;
@@ -36,10 +42,10 @@ pub(super) fn layers(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: us
         share_kv(keys, &mut mixers)?;
     }
     let mut widths = widths(keys, facts, naming, hidden_size, &mixers)?;
-    let has_experts = expert_layers(keys, facts, hidden_size, &mut widths)?;
-    let layers = mixers.into_iter().zip(widths).zip(has_experts);
+    let expert_sizes = expert_sizes(keys, facts, has_experts, hidden_size, &mut widths)?;
+    let layers = mixers.into_iter().zip(widths).zip(expert_sizes);
     let layers: Vec<_> = layers
-        .map(|((mixer, intermediate_size), has_experts)| LayerSpec { mixer, intermediate_size, has_experts })
+        .map(|((mixer, intermediate_size), expert_size)| LayerSpec { mixer, intermediate_size, expert_size })
         .collect();
     check_heads(keys, &layers)?;
     check_widths(keys, &layers, hidden_size)?;
@@ -61,11 +67,12 @@ fn check_heads(keys: &Keys, layers: &[LayerSpec]) -> Result<()> {
 /// Checks that rows of different widths end at whole chunks of weights: layers share buffers, and what a row leaves after the end of a
 /// narrower one is not zero.
 fn check_widths(keys: &Keys, layers: &[LayerSpec], hidden_size: usize) -> Result<()> {
-    let mixed = |layer: &LayerSpec| layer.mixed_width(hidden_size);
-    let inner = |layer: &LayerSpec| layer.intermediate_size;
-    for (key, width) in [("head_dim", &mixed as &dyn Fn(&LayerSpec) -> usize), ("intermediate_size", &inner)] {
-        let odd = layers.iter().map(width).find(|width| !width.is_multiple_of(8));
-        if let Some(odd) = odd.filter(|odd| layers.iter().any(|layer| width(layer) != *odd)) {
+    let mixed = |layer: &LayerSpec| vec![layer.mixed_width(hidden_size)];
+    let inner = |layer: &LayerSpec| vec![layer.intermediate_size, layer.expert_size];
+    for (key, widths) in [("head_dim", &mixed as &dyn Fn(&LayerSpec) -> Vec<usize>), ("intermediate_size", &inner)] {
+        let all = || layers.iter().flat_map(widths).filter(|width| *width > 0);
+        let odd = all().find(|width| !width.is_multiple_of(8));
+        if let Some(odd) = odd.filter(|odd| all().any(|width| width != *odd)) {
             return keys.bad(key, format!("layers have different widths, and one, {odd}, is not a multiple of 8"));
         }
     }

@@ -5,6 +5,8 @@
 pub enum Elements {
     /// The number and a constant.
     Plus(f32),
+    /// The number times a constant.
+    Times(f32),
     /// `e^number`.
     Exponential,
     /// The number with the other sign.
@@ -16,6 +18,7 @@ impl Elements {
     pub fn from_stored(self, stored: f32) -> f32 {
         match self {
             Self::Plus(more) => stored + more,
+            Self::Times(factor) => stored * factor,
             Self::Exponential => stored.exp(),
             Self::Negative => -stored,
         }
@@ -25,6 +28,7 @@ impl Elements {
     pub fn to_stored(self, element: f32) -> f32 {
         match self {
             Self::Plus(more) => element - more,
+            Self::Times(factor) => element / factor,
             Self::Exponential => element.ln(),
             Self::Negative => -element,
         }

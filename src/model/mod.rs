@@ -26,7 +26,7 @@ pub use elements::Elements;
 pub use history::{CHECKPOINT, ConvHistory, DeltaHistory};
 pub use layout::{Layout, Part};
 pub use names::{DeltaNames, ExpertNames, Names, Naming};
-pub use op::{Input, Op, Output, Table};
+pub use op::{HiddenRows, Input, Op, Output, Table};
 pub use plan::{MatrixId, MatrixPlan, Plan, VectorId, VectorPlan};
 pub use rope::rotary_table;
 pub use spec::{

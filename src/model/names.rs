@@ -1,6 +1,12 @@
 //! Names of a checkpoint's tensors, and their layout.
 
+mod experts;
+
+pub use experts::ExpertNames;
+pub(super) use experts::{GGUF_GPT_OSS, GPT_OSS, GRANITE_MOE, LFM2_MOE};
+
 use super::elements::Elements;
+use experts::{EXPERTS, GGUF_EXPERTS};
 use serde::Serialize;
 
 /// Convention for names and layouts of tensors.
@@ -84,61 +90,6 @@ pub struct Names {
     /// `true`: gains of norms are stored as their difference from 1.
     pub gains_from_one: bool,
 }
-
-/// Tensors of experts, with their suffixes. `*` is the number of an expert; a tensor without it stacks all.
-#[derive(Debug, Clone, Copy)]
-pub struct ExpertNames {
-    /// Projection to the scores of the experts [experts, hidden].
-    pub router: &'static str,
-    /// Bias of the router's results, or of the scores [experts].
-    pub bias: &'static str,
-    /// Projections to gate and up, as two tensors or as one.
-    pub up: &'static [&'static str],
-    /// Biases of `up`.
-    pub up_bias: &'static [&'static str],
-    /// Output projection.
-    pub down: &'static str,
-    /// Bias of `down`.
-    pub down_bias: &'static str,
-    /// `true`: rows of gate and up alternate in the one tensor of both.
-    pub alternating: bool,
-    /// `true`: matrices are transposed, [inputs, outputs].
-    pub transposed: bool,
-    /// Projection to the score of the shared expert [1, hidden].
-    pub shared_gate: &'static str,
-    /// Gate and up of the shared expert.
-    pub shared_up: [&'static str; 2],
-    /// Output projection of the shared expert.
-    pub shared_down: &'static str,
-}
-
-const EXPERTS: ExpertNames = ExpertNames {
-    router: "mlp.gate.weight",
-    bias: "",
-    up: &["mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"],
-    up_bias: &[],
-    down: "mlp.experts.*.down_proj.weight",
-    down_bias: "",
-    alternating: false,
-    transposed: false,
-    shared_gate: "mlp.shared_expert_gate.weight",
-    shared_up: ["mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"],
-    shared_down: "mlp.shared_expert.down_proj.weight",
-};
-
-const GGUF_EXPERTS: ExpertNames = ExpertNames {
-    router: "ffn_gate_inp.weight",
-    bias: "exp_probs_b.bias",
-    up: &["ffn_gate_exps.weight", "ffn_up_exps.weight"],
-    up_bias: &["ffn_gate_exps.bias", "ffn_up_exps.bias"],
-    down: "ffn_down_exps.weight",
-    down_bias: "ffn_down_exps.bias",
-    alternating: false,
-    transposed: false,
-    shared_gate: "ffn_gate_inp_shexp.weight",
-    shared_up: ["ffn_gate_shexp.weight", "ffn_up_shexp.weight"],
-    shared_down: "ffn_down_shexp.weight",
-};
 
 /// Tensors of a gated delta net: names without `.weight`, and without `.bias` where there is no weight.
 #[derive(Debug, Clone, Copy)]
@@ -248,6 +199,12 @@ pub(super) const GEMMA4: Names = Names {
     layer_output_norm: "post_per_layer_input_norm",
     layer_scale: "layer_scalar",
     gains_from_one: false,
+    experts: ExpertNames {
+        router: "router.proj.weight",
+        up: &["experts.gate_up_proj"],
+        down: "experts.down_proj",
+        ..EXPERTS
+    },
     ..GEMMA3
 };
 
@@ -259,6 +216,7 @@ pub(super) const GGUF_GEMMA4: Names = Names {
     layer_output: "proj",
     layer_output_norm: "post_norm",
     layer_scale: "layer_output_scale.weight",
+    experts: ExpertNames { up: &["ffn_gate_up_exps.weight"], ..GGUF_EXPERTS },
     ..GGUF
 };
 
@@ -344,16 +302,6 @@ pub(super) const GGUF_GLM4: Names = Names { up: &["ffn_up"], ..GGUF_PERMUTED };
 pub(super) const GRANITE_MOE_HYBRID: Names =
     Names { up: &["shared_mlp.input_linear"], down: "shared_mlp.output_linear", ..LLAMA };
 
-pub(super) const GRANITE_MOE: Names = Names {
-    experts: ExpertNames {
-        router: "block_sparse_moe.router.layer.weight",
-        up: &["block_sparse_moe.input_linear.weight"],
-        down: "block_sparse_moe.output_linear.weight",
-        ..EXPERTS
-    },
-    ..LLAMA
-};
-
 pub(super) const OLMO2: Names =
     Names { post_attention_norm: "post_attention_layernorm", post_mlp_norm: "post_feedforward_layernorm", ..LLAMA };
 
@@ -388,17 +336,6 @@ pub(super) const GGUF_LFM2: Names = Names {
     ..GGUF
 };
 
-pub(super) const LFM2_MOE: Names = Names {
-    experts: ExpertNames {
-        router: "feed_forward.gate.weight",
-        bias: "feed_forward.expert_bias",
-        up: &["feed_forward.experts.*.w1.weight", "feed_forward.experts.*.w3.weight"],
-        down: "feed_forward.experts.*.w2.weight",
-        ..EXPERTS
-    },
-    ..LFM2
-};
-
 pub(super) const NANO_CHAT: Names = Names { up: &["mlp.fc1"], down: "mlp.fc2", ..LLAMA };
 
 pub(super) const LFM3: Names = Names {
@@ -409,26 +346,4 @@ pub(super) const LFM3: Names = Names {
     post_attention_norm: "post_operator_norm",
     post_mlp_norm: "post_ffn_norm",
     ..LFM2
-};
-
-pub(super) const GPT_OSS: Names = Names {
-    sinks: "self_attn.sinks",
-    experts: ExpertNames {
-        router: "mlp.router.weight",
-        bias: "mlp.router.bias",
-        up: &["mlp.experts.gate_up_proj"],
-        up_bias: &["mlp.experts.gate_up_proj_bias"],
-        down: "mlp.experts.down_proj",
-        down_bias: "mlp.experts.down_proj_bias",
-        alternating: true,
-        transposed: true,
-        ..EXPERTS
-    },
-    ..LLAMA
-};
-
-pub(super) const GGUF_GPT_OSS: Names = Names {
-    sinks: "attn_sinks.weight",
-    experts: ExpertNames { bias: "ffn_gate_inp.bias", ..GGUF_EXPERTS },
-    ..GGUF_POST_ATTENTION
 };

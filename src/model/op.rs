@@ -7,20 +7,19 @@ use super::spec::Activation;
 /// piece, a fused norm none ([`Op::norm_by`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Token ids or positions -> residual, normed for [`Op::EmbeddingNorm`], or layer inputs.
+    /// Token ids or positions -> residual, normed if a norm of the embedding follows, or layer inputs.
     Embed {
         /// Embedding table.
         table: MatrixId,
         /// Meaning of the table's rows.
         of: Table,
     },
-    /// Normed, with embedding rows -> normalised, the start of the residual stream.
-    EmbeddingNorm {
-        /// Gain [hidden].
-        gain: VectorId,
-    },
-    /// Residual -> normed.
+    /// Rows -> normalised.
     Norm {
+        /// Rows to read.
+        from: HiddenRows,
+        /// Rows to write.
+        to: HiddenRows,
         /// Gain [hidden].
         gain: VectorId,
         /// Bias [hidden], if this kind of norm has one.
@@ -28,8 +27,12 @@ pub enum Op {
         /// `true`: only rows whose logits are needed.
         head: bool,
     },
-    /// Normed, with the output of a projection -> normalised, added to the residual, which is then multiplied by a factor.
-    PostNorm {
+    /// Rows -> normalised, added to others, which are then multiplied by a factor.
+    AddNorm {
+        /// Rows to read.
+        from: HiddenRows,
+        /// Rows to add to.
+        to: HiddenRows,
         /// Gain [hidden].
         gain: VectorId,
         /// Factor [1].
@@ -76,9 +79,13 @@ pub enum Op {
     Route {
         /// Bias of the projections, or of the scores, [experts] ([`Experts::bias`](super::spec::Experts::bias)).
         bias: VectorId,
+        /// Factor of the weight of each expert [experts].
+        factors: VectorId,
     },
-    /// Rows of experts -> their weighted sum, added to the residual.
+    /// Rows of experts -> their weighted sum.
     Combine {
+        /// Residual, to which the sum is added, or other rows to write.
+        to: HiddenRows,
         /// Bias of the rows of each expert [experts, hidden], or zeros for all [hidden].
         bias: VectorId,
     },
@@ -107,7 +114,10 @@ impl Op {
     /// the residual stream.
     pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
         match (self, next) {
-            (Self::Matmul { output: Output::Residual { .. }, .. }, Self::Norm { gain, bias: None, .. }) => Some(*gain),
+            (
+                Self::Matmul { output: Output::Residual { .. }, .. },
+                Self::Norm { from: HiddenRows::Residual, to: HiddenRows::Normed, gain, bias: None, .. },
+            ) => Some(*gain),
             _ => None,
         }
     }
@@ -133,6 +143,17 @@ impl Table {
             Self::LayerInputs => std::f32::consts::FRAC_1_SQRT_2,
         }
     }
+}
+
+/// Rows [hidden] of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HiddenRows {
+    /// Residual stream.
+    Residual,
+    /// Normalised rows, or the output of a branch before its norm.
+    Normed,
+    /// Sum of an MLP and of the experts of its layer, each normalised.
+    Branches,
 }
 
 /// Input of a matmul.
@@ -166,7 +187,7 @@ pub enum Output {
         /// Bias [rows].
         bias: VectorId,
     },
-    /// Normed, for [`Op::PostNorm`].
+    /// Normed, for [`Op::AddNorm`].
     Normed,
     /// Rows of experts [rows, experts used, hidden], for [`Op::Combine`].
     Experts,

@@ -7,7 +7,7 @@ use super::architecture::{NormKind, Residual};
 use super::elements::Elements;
 use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
-use super::op::{Input, Op, Output, Table};
+use super::op::{HiddenRows, Input, Op, Output, Table};
 use super::spec::{LayerSpec, Mixer, ModelSpec};
 use std::ops::Range;
 use std::{fmt, slice};
@@ -77,8 +77,9 @@ impl Plan {
         let embedding = build.table("embedding", names.embedding, spec.vocab_size, hidden);
         build.body.push(Op::Embed { table: embedding, of: Table::Tokens });
         if spec.embedding_norm {
-            let gain = build.gain("embedding norm", &[Part::whole(String::new(), spec.hidden_size)], RowOrder::Stacked);
-            build.body.push(Op::EmbeddingNorm { gain });
+            let gain = build.hidden_gain("embedding norm", "");
+            let (from, to) = (HiddenRows::Normed, HiddenRows::Residual);
+            build.body.push(Op::Norm { from, to, gain, bias: None, head: false });
         }
         if spec.learned_positions {
             let table = build.table("positions", names.positions, spec.max_position_embeddings, hidden);
@@ -193,6 +194,11 @@ impl Builder<'_> {
         self.vector(label.into(), suffixed(parts, "weight"), order, elements)
     }
 
+    /// Adds the gain of a norm of rows [hidden].
+    fn hidden_gain(&mut self, label: &str, tensor: &str) -> VectorId {
+        self.gain(label, &[Part::whole(tensor.into(), self.spec.hidden_size)], RowOrder::Stacked)
+    }
+
     fn norm(&mut self, label: &str, tensor: &str, head: bool) -> Op {
         let part = [Part::whole(tensor.into(), self.spec.hidden_size)];
         let gain = self.gain(label, &part, RowOrder::Stacked);
@@ -200,7 +206,7 @@ impl Builder<'_> {
             NormKind::Rms => None,
             NormKind::Layer => Some(self.bias(self.spec.norm_bias, label, &part, RowOrder::Stacked)),
         };
-        Op::Norm { gain, bias, head }
+        Op::Norm { from: HiddenRows::Residual, to: HiddenRows::Normed, gain, bias, head }
     }
 
     /// Adds the inputs of all layers: residual -> layer inputs.
@@ -221,7 +227,7 @@ impl Builder<'_> {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
-        let LayerSpec { mixer, intermediate_size, has_experts } = &spec.layers[layer];
+        let LayerSpec { mixer, intermediate_size, expert_size } = &spec.layers[layer];
         let hidden = spec.hidden_size;
 
         let input = if spec.residual == Residual::OnlyPostNorms { Input::Residual } else { Input::Normed };
@@ -250,17 +256,48 @@ impl Builder<'_> {
         self.body.extend(before);
         let o = Part::whole(name(o), hidden);
         self.branch(Input::Mixed, cols, spec.output_bias, &label("o"), o);
-        self.post_norm(&label("post attention norm"), name(names.post_attention_norm), None);
+        let tensor = name(names.post_attention_norm);
+        self.post_norm(HiddenRows::Normed, &label("post attention norm"), tensor, None);
         self.body.extend(after);
 
-        let activation = spec.mlp.activation;
-        if let Some(experts) = spec.experts.filter(|_| *has_experts) {
-            self.experts(layer, &experts, *intermediate_size, input);
-            return;
+        let experts = spec.experts.filter(|_| *expert_size > 0);
+        let has_both = experts.is_some_and(|experts| experts.with_mlp);
+        if *intermediate_size > 0 {
+            self.mlp(layer, *intermediate_size, input);
         }
+        if has_both {
+            let gain = self.hidden_gain(&label("post norm of the MLP"), &name(names.experts.mlp_post_norm));
+            let (from, to) = (HiddenRows::Normed, HiddenRows::Branches);
+            self.body.push(Op::Norm { from, to, gain, bias: None, head: false });
+        }
+        if let Some(experts) = experts {
+            self.experts(layer, &experts, *expert_size, input);
+        }
+        let (scale, width) = (spec.layer_scale.then(|| name(names.layer_scale)), spec.layer_input_size);
+        let has_input = width > 0;
+        let from = if has_both { HiddenRows::Branches } else { HiddenRows::Normed };
+        self.post_norm(from, &label("post mlp norm"), name(names.post_mlp_norm), scale.clone().filter(|_| !has_input));
+        if has_input {
+            let part = [Part::whole(name(names.layer_gate), width)];
+            let matrix = self.matrix(&label("input gate"), hidden, &part, RowOrder::Stacked);
+            let bias = self.constant("zeros", width, 0.0);
+            let output = Output::Activate { bias, activation: spec.mlp.activation, input_of: Some(layer) };
+            self.body.push(Op::Matmul { input: Input::Residual, matrix, output });
+            let part = Part::whole(name(names.layer_output), hidden);
+            self.branch(Input::Mlp, width, false, &label("input"), part);
+            self.post_norm(HiddenRows::Normed, &label("post input norm"), name(names.layer_output_norm), scale);
+        }
+    }
+
+    /// Adds an MLP of `width` numbers: `input` -> residual, or normed before a norm.
+    fn mlp(&mut self, layer: usize, width: usize, input: Input) {
+        let (spec, names) = (self.spec, self.names);
+        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let label = |what: &str| format!("layer {layer} {what}");
+        let (hidden, activation) = (spec.hidden_size, spec.mlp.activation);
         let (what, order) =
             if spec.mlp.gated { ("gate and up", RowOrder::Alternate) } else { ("up", RowOrder::Stacked) };
-        let up = self.up(*intermediate_size, name);
+        let up = self.up(width, name);
         let bias = self.bias(spec.mlp.bias, &label(what), &up, order);
         let matrix = self.matrix(&label(what), hidden, &up, order);
         let output = if spec.mlp.gated {
@@ -270,20 +307,7 @@ impl Builder<'_> {
         };
         self.body.push(Op::Matmul { input, matrix, output });
         let down = Part::whole(name(names.down), hidden);
-        self.branch(Input::Mlp, *intermediate_size, spec.mlp.bias, &label("down"), down);
-        let (scale, width) = (spec.layer_scale.then(|| name(names.layer_scale)), spec.layer_input_size);
-        let has_input = width > 0;
-        self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm), scale.clone().filter(|_| !has_input));
-        if has_input {
-            let part = [Part::whole(name(names.layer_gate), width)];
-            let matrix = self.matrix(&label("input gate"), hidden, &part, RowOrder::Stacked);
-            let bias = self.constant("zeros", width, 0.0);
-            let output = Output::Activate { bias, activation, input_of: Some(layer) };
-            self.body.push(Op::Matmul { input: Input::Residual, matrix, output });
-            let part = Part::whole(name(names.layer_output), hidden);
-            self.branch(Input::Mlp, width, false, &label("input"), part);
-            self.post_norm(&label("post input norm"), name(names.layer_output_norm), scale);
-        }
+        self.branch(Input::Mlp, width, spec.mlp.bias, &label("down"), down);
     }
 
     /// Returns the sources of the rows of gate and up, or of up alone.
@@ -309,9 +333,9 @@ impl Builder<'_> {
     }
 
     /// Adds the norm of a branch, if there is one, and the factor of the residual stream after it, with its name.
-    fn post_norm(&mut self, label: &str, tensor: String, factor: Option<String>) {
+    fn post_norm(&mut self, from: HiddenRows, label: &str, tensor: String, factor: Option<String>) {
         if self.spec.residual.has_post_norms() {
-            let gain = self.gain(label, &[Part::whole(tensor, self.spec.hidden_size)], RowOrder::Stacked);
+            let gain = self.hidden_gain(label, &tensor);
             let factor = match factor {
                 Some(tensor) => {
                     let part = vec![Part::whole(tensor, 1)];
@@ -319,7 +343,7 @@ impl Builder<'_> {
                 }
                 None => self.constant("one", 1, 1.0),
             };
-            self.body.push(Op::PostNorm { gain, factor });
+            self.body.push(Op::AddNorm { from, to: HiddenRows::Residual, gain, factor });
         }
     }
 }
@@ -341,9 +365,10 @@ impl fmt::Display for Plan {
         for op in self.body.iter().chain(&self.head) {
             match op {
                 Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
-                Op::EmbeddingNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
-                Op::Norm { gain, .. } => writeln!(f, "norm             {}", vector(*gain))?,
-                Op::PostNorm { gain, .. } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
+                Op::Norm { gain, to: HiddenRows::Normed, .. } => writeln!(f, "norm             {}", vector(*gain))?,
+                Op::Norm { gain, to, .. } | Op::AddNorm { gain, to, .. } => {
+                    writeln!(f, "norm             {} -> {to}", vector(*gain))?;
+                }
                 Op::Matmul { matrix, output, .. } => {
                     let kind = match output {
                         Output::Projected => "store",
@@ -362,13 +387,23 @@ impl fmt::Display for Plan {
                 Op::QkNorm { layer, .. } => writeln!(f, "qk_norm          layer {layer}")?,
                 Op::Attention { layer, .. } => writeln!(f, "attention, merge layer {layer}")?,
                 Op::Route { .. } => writeln!(f, "route, group")?,
-                Op::Combine { .. } => writeln!(f, "combine          -> residual")?,
+                Op::Combine { to, .. } => writeln!(f, "combine          -> {to}")?,
                 Op::GateHeads { layer, .. } => writeln!(f, "gate_heads       layer {layer}")?,
                 Op::ShortConv { layer, .. } => writeln!(f, "short_conv       layer {layer}")?,
                 Op::DeltaNet { layer, .. } => writeln!(f, "delta_net        layer {layer}")?,
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for HiddenRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Residual => "residual",
+            Self::Normed => "normed",
+            Self::Branches => "branches",
+        })
     }
 }
 

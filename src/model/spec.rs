@@ -52,7 +52,7 @@ pub struct ModelSpec {
     pub qk_norm: Option<QkNorm>,
     /// MLP.
     pub mlp: Mlp,
-    /// Experts of some layers, in place of one MLP; `None`: no layer has any.
+    /// Experts of some layers; `None`: no layer has any.
     pub experts: Option<Experts>,
     /// Width of each layer's own input, made from a second embedding of the token; 0: layers have none.
     pub layer_input_size: usize,
@@ -99,10 +99,10 @@ impl From<&ModelSpec> for TokenSpec {
 pub struct LayerSpec {
     /// The part that lets a row depend on the rows before it.
     pub mixer: Mixer,
-    /// Width of the MLP, or of each expert.
+    /// Width of the MLP; 0: it has none.
     pub intermediate_size: usize,
-    /// `true`: it has [`ModelSpec::experts`].
-    pub has_experts: bool,
+    /// Width of each of [`ModelSpec::experts`]; 0: it has none.
+    pub expert_size: usize,
 }
 
 impl LayerSpec {
@@ -272,6 +272,9 @@ pub struct Experts {
     pub bias: bool,
     /// Factor of the weights.
     pub scale: f32,
+    /// `true`: the layer also has an MLP, which reads the same residual. Each of both has a norm before it and one after it, the router has a norm of its
+    /// own, and the weight of each expert a factor (Gemma 4).
+    pub with_mlp: bool,
 }
 
 impl Experts {

@@ -3,11 +3,13 @@
 mod experts;
 mod layer_norms;
 
+use experts::EXPERTS;
 pub(super) use experts::{GPT_OSS, GRANITE_MOE, LFM2_MOE, OLMOE, QWEN3_5_MOE, QWEN3_MOE};
 pub(super) use layer_norms::{COHERE2, GPT_BIG_CODE, GPT_NEO_X, GPT2, PHI, STABLE_LM, STAR_CODER2};
 
 use super::architecture::{
-    AttentionScale, Facts, KvHeads, LayerTypes, NormKind, ProjectionBias, Residual, RopeFacts, Slides, Unrotated,
+    AttentionScale, ExpertFacts, Facts, KvHeads, LayerTypes, NormKind, ProjectionBias, Residual, RopeFacts, Slides,
+    Unrotated,
 };
 use super::names;
 use super::spec::{AttentionGate, QkNorm};
@@ -189,7 +191,8 @@ pub(super) const GEMMA4: Facts = Facts {
     gguf: "gemma4",
     names: &names::GEMMA4,
     gguf_names: &names::GGUF_GEMMA4,
-    refused: &["attention_bias", "enable_moe_block", "moe_intermediate_size", "top_k_experts"],
+    keys: &[("hidden_act", "hidden_activation"), ("num_experts_per_tok", "top_k_experts")],
+    experts: Some(ExpertFacts { with_mlp: true, width: Some(0), ..EXPERTS }),
     global_head_dim: Some(512),
     attention_scale: AttentionScale::One,
     slides: Slides::Always,

@@ -314,8 +314,12 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             let more = usize::from(spec.qk_norm.is_some()) + 2 * usize::from(spec.attention_gate.is_some());
             // A delta net takes the recurrence and its gates.
             let gates = usize::from(layer.delta_net().is_some());
-            // Experts take a router, their choice, their lists, a sum and a norm.
-            let experts = 5 * usize::from(layer.has_experts);
+            // Experts take a router, their choice, their lists, a sum and a norm. With an MLP too, also two products and three more norms.
+            let experts = match (layer.intermediate_size, layer.expert_size) {
+                (_, 0) => 0,
+                (0, _) => 5,
+                _ => 10,
+            };
             assert_eq!(*count, 5 + more * has_attention(layer) + gates + experts + norms, "{what}");
         }
         // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.

@@ -139,6 +139,7 @@ OTHERS = {
         {**GEMMA4, "head_dim": 64, "global_head_dim": 128, "hidden_size_per_layer_input": 0, "sliding_window": 16},
         {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 2, "final_logit_softcapping": 30.0},
         {**GEMMA4, "num_global_key_value_heads": 2, "use_bidirectional_attention": "vision"},
+        {**GEMMA4, "enable_moe_block": True, "num_experts": 16, "top_k_experts": 4, "moe_intermediate_size": 48},
         {**GEMMA4, "per_layer_config": {str(layer): {"head_dim": 128} for layer in range(3, 32, 4)}},
     ],
     "gpt_neox": [
@@ -325,7 +326,7 @@ def experts(config):
     width = get(0, "moe_intermediate_size", "intermediate_size")
     return {
         "count": get(0, "num_experts", "num_local_experts"),
-        "chosen": config.num_experts_per_tok,
+        "chosen": get(0, "num_experts_per_tok", "top_k_experts"),
         "width": width,
         "shared": get(0, "shared_expert_intermediate_size") // width,
         "normalised": get(True, "norm_topk_prob"),
@@ -381,8 +382,8 @@ def facts(model_type, config):
     output_bias = {"seed_oss": "attention_out_bias", "glm4": "none"}.get(model_type, "attention_bias")
     eos = config.eos_token_id
     inner = mlp_width(config) if model_type == "lfm2" else getattr(config, "intermediate_size", None)
-    has_experts = hasattr(config, "num_experts_per_tok")
-    inner = inner if not has_experts or "0" in experts(config)["layers"] else None
+    has_experts = hasattr(config, "num_experts_per_tok") or has("enable_moe_block")
+    inner = inner if not has_experts or has("enable_moe_block") or "0" in experts(config)["layers"] else None
     tables = ropes(config, head_dim)
     attending = convolutions(config).count("0")
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending

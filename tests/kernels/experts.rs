@@ -15,7 +15,12 @@ const TILE: usize = Kernel::TILE as usize;
 fn random_choices(lab: &mut Lab, rows: usize, experts: &Experts) -> Vec<(usize, f32)> {
     let mut choices = Vec::new();
     for _ in 0..rows {
-        choices.extend(reference::route(&lab.random.normals(experts.all()), experts, &vec![0.0; experts.count]));
+        choices.extend(reference::route(
+            &lab.random.normals(experts.all()),
+            experts,
+            &vec![0.0; experts.count],
+            &vec![1.0; experts.count],
+        ));
     }
     choices
 }
@@ -25,7 +30,8 @@ fn stored(choices: &[(usize, f32)]) -> Vec<u32> {
 }
 
 fn experts(count: usize, chosen: usize, shared: usize) -> Experts {
-    Experts { count, chosen, shared, scores: ExpertScores::Softmax, normalised: true, bias: false, scale: 1.0 }
+    let scores = ExpertScores::Softmax;
+    Experts { count, chosen, shared, scores, normalised: true, bias: false, scale: 1.0, with_mlp: false }
 }
 
 /// Lists the rows of each expert.
@@ -50,28 +56,30 @@ fn route_equals_its_twin() {
             (ExpertScores::Sigmoid, true, true),
             (ExpertScores::Sigmoid, false, true),
         ] {
-            let experts = Experts { scores, normalised, bias, scale: 1.5, ..experts(count, chosen, shared) };
+            let experts = Experts { scores, normalised, bias, ..experts(count, chosen, shared) };
             let mut results = lab.random.normals(rows * experts.all());
             // Of equal experts the lower is first.
             results.iter_mut().for_each(|result| *result = (*result * 8.0).round() / 8.0);
             let biases: Vec<f32> =
                 lab.random.normals(count).iter().map(|x| if bias { (x * 4.0).round() / 4.0 } else { 0.0 }).collect();
+            let factors = lab.random.normals(count);
             let choices = lab.output(&vec![UNTOUCHED; rows * experts.used() * 2]);
             let sigmoid = u32::from(scores == ExpertScores::Sigmoid);
             let sizes = [count as u32, chosen as u32, shared as u32, sigmoid, u32::from(normalised)];
-            let dims = lab.uniform(&[&sizes[..], &[1.5f32.to_bits(), 1.0f32.to_bits()]].concat());
+            let dims = lab.uniform(&[&sizes[..], &[1.0f32.to_bits()]].concat());
             let bindings = [
                 (0, lab.step(5, rows)),
                 (1, dims),
                 (2, lab.input(cast_slice(&results))),
                 (3, lab.input(cast_slice(&biases))),
                 (4, choices.slice()),
+                (5, lab.input(cast_slice(&factors))),
             ];
             lab.run(Kernel::Route, [rows as u32 + 1, 1, 1], &bindings);
             let got = lab.read(&choices);
             let want: Vec<_> = results
                 .chunks(experts.all())
-                .flat_map(|results| reference::route(results, &experts, &biases))
+                .flat_map(|results| reference::route(results, &experts, &biases, &factors))
                 .collect();
             let chosen = |words: &[u32]| words.iter().step_by(2).copied().collect::<Vec<_>>();
             // Sigmoids that differ in the last bit may change the order.
@@ -208,7 +216,9 @@ fn combine_equals_its_twin() {
         let has_bias = rows % 2 == 1;
         let bias = lab.random.normals(if has_bias { 5 * width } else { width });
         let sizes = [used, width / 4, stride(width) / 4, if has_bias { width / 4 } else { 0 }].map(|size| size as u32);
-        let dims = lab.uniform(&[&sizes[..], &[0.4f32.to_bits()]].concat());
+        // Without rows to add to, what was there before does not count.
+        let adds = used != 2;
+        let dims = lab.uniform(&[&sizes[..], &[u32::from(adds), 0.4f32.to_bits()]].concat());
         let bindings = [
             (0, lab.step(5, rows)),
             (1, dims),
@@ -221,7 +231,7 @@ fn combine_equals_its_twin() {
         let got = lab.read(&y);
         let got: Vec<f32> =
             got.chunks(stride(width)).flat_map(|row| row[..width].iter().map(|word| f32::from_bits(*word))).collect();
-        let mut want = before;
+        let mut want = if adds { before } else { vec![0.0; before.len()] };
         reference::combine(&mut want, &x, &choices, &bias, 0.4);
         lab.close("combine", POINTWISE, &(rows, used, width), &got, &want, 0.0);
     }

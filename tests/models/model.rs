@@ -146,19 +146,19 @@ fn facts(spec: &ModelSpec) -> Value {
     if let Some(delta) = spec.layers.iter().find_map(LayerSpec::delta_net) {
         facts["delta_net"] = json!([delta.key_heads, delta.key_dim, delta.value_heads, delta.value_dim]);
     }
-    if let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.has_experts)) {
-        let digit = |layer: &LayerSpec| if layer.has_experts { '1' } else { '0' };
+    if let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.expert_size > 0)) {
+        let digit = |layer: &LayerSpec| if layer.expert_size > 0 { '1' } else { '0' };
         facts["experts"] = json!({
             "count": experts.count,
             "chosen": experts.chosen,
-            "width": layer.intermediate_size,
+            "width": layer.expert_size,
             "shared": experts.shared,
             "normalised": experts.normalised,
             "bias": experts.bias,
             "scale": experts.scale,
             "layers": spec.layers.iter().map(digit).collect::<String>(),
         });
-        let dense = spec.layers.iter().find(|layer| !layer.has_experts);
+        let dense = spec.layers.iter().find(|layer| layer.intermediate_size > 0);
         facts["intermediate_size"] = dense.map(|layer| layer.intermediate_size).into();
     }
     // Facts about each layer of Gemma 4.
@@ -246,6 +246,11 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
             more.extend(defaults.cases.iter().find(|case| case.model_type == *model_type).unwrap().more.clone());
             if model_type == "phi3" && key == "original_max_position_embeddings" {
                 more.insert("rope_scaling".into(), json!({ "rope_type": "longrope" }));
+            }
+            if model_type == "gemma4_text" {
+                let experts = json!({ "enable_moe_block": true, "num_experts": 8, "top_k_experts": 2 });
+                more.extend(experts.as_object().unwrap().clone());
+                more.insert("moe_intermediate_size".into(), 48.into());
             }
             more.insert(key.clone(), "nonsense".into());
             match defaults.parse(model_type, &more) {
@@ -335,7 +340,13 @@ fn configs_without_a_sure_meaning_are_refused_by_key() {
         ("gemma3_text", json!({ "rope_parameters": { "rope_theta": 5.0 } }), "rope_parameters.rope_theta"),
         ("gemma3_text", json!({ "hidden_act": "silu" }), "hidden_act"),
         ("gemma4_text", json!({ "layer_types": sliding }), "layer_types"),
-        ("gemma4_text", json!({ "enable_moe_block": true }), "enable_moe_block"),
+        ("gemma4_text", json!({ "enable_moe_block": true }), "num_experts"),
+        ("gemma4_text", json!({ "enable_moe_block": true, "num_experts": 8 }), "top_k_experts"),
+        (
+            "gemma4_text",
+            json!({ "enable_moe_block": true, "num_experts": 8, "top_k_experts": 2 }),
+            "moe_intermediate_size",
+        ),
         ("gemma4_text", json!({ "num_kv_shared_layers": 31 }), "num_kv_shared_layers"),
         ("gemma4_text", json!({ "hidden_size_per_layer_input": 12 }), "hidden_size_per_layer_input"),
         ("gemma4_text", json!({ "vocab_size_per_layer_input": 9 }), "vocab_size_per_layer_input"),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 84] = [
+const NAMES: [(&str, &str); 89] = [
     ("mlp.shared_expert_gate", "ffn_gate_inp_shexp#"),
     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp#"),
     ("mlp.shared_expert.up_proj", "ffn_up_shexp#"),
@@ -23,6 +23,11 @@ const NAMES: [(&str, &str); 84] = [
     ("feed_forward.expert_bias", "exp_probs_b.bias"),
     ("mlp.gate.", "ffn_gate_inp#."),
     ("mlp.router.", "ffn_gate_inp#."),
+    ("router.per_expert_scale", "ffn_down_exps.scale"),
+    ("router.scale", "ffn_gate_inp.scale"),
+    ("router.proj", "ffn_gate_inp#"),
+    ("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+    ("post_feedforward_layernorm_", "post_ffw_norm_"),
     ("self_attn.sinks", "attn_sinks.weight"),
     ("feed_forward.gate.", "ffn_gate_inp#."),
     ("block_sparse_moe.router.layer", "ffn_gate_inp#"),
@@ -201,7 +206,10 @@ fn stacked(all: Vec<Stored>) -> Vec<Stored> {
     let mut others = Vec::new();
     let mut of_experts: BTreeMap<String, Vec<(usize, Stored)>> = BTreeMap::new();
     for (name, dtype, shape, bytes) in all {
-        if let Some((layer, part)) = name.split_once(".mlp.experts.").filter(|(_, part)| !part.contains('.')) {
+        if let Some((layer, part)) = name.split_once(".experts.").filter(|(layer, _)| !layer.ends_with(".mlp")) {
+            let part = part.strip_suffix("_proj").unwrap();
+            others.push((format!("{layer}.ffn_{part}_exps.weight"), dtype, shape, bytes));
+        } else if let Some((layer, part)) = name.split_once(".mlp.experts.").filter(|(_, part)| !part.contains('.')) {
             // gpt-oss: transposed, with gate and up in turn.
             let suffix = if part.ends_with("_bias") { "bias" } else { "weight" };
             let parts: &[&str] = if part.starts_with("down") { &["down"] } else { &["gate", "up"] };
@@ -242,6 +250,7 @@ fn stacked(all: Vec<Stored>) -> Vec<Stored> {
 /// Returns a GGUF file's metadata, with the keys of `spec_of_gguf`.
 fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
     let attention = spec.attentions().next().unwrap();
+    let width = |layer: &LayerSpec| Some(layer.intermediate_size).filter(|size| *size > 0).unwrap_or(layer.expert_size);
     let mut keys = json!({
         "model_type": architecture,
         "vocab_size": spec.vocab_size,
@@ -251,9 +260,11 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "num_key_value_heads": attention.kv_heads,
         "head_dim": attention.head_dim,
         "global_head_dim": spec.attentions().find(|other| other.window.is_none()).map(|other| other.head_dim),
+        "num_global_key_value_heads": spec.attentions().find(|other| other.values_are_keys).map(|other| other.kv_heads),
+        "attention_k_eq_v": spec.attentions().any(|attention| attention.values_are_keys),
         "num_kv_shared_layers": spec.attentions().filter(|other| other.kv_layer.is_some()).count(),
         "hidden_size_per_layer_input": spec.layer_input_size,
-        "intermediate_size": spec.layers.iter().map(|layer| layer.intermediate_size).collect::<Vec<_>>(),
+        "intermediate_size": spec.layers.iter().map(width).collect::<Vec<_>>(),
         "max_position_embeddings": spec.max_position_embeddings,
         "rms_norm_eps": spec.norm_eps,
         "tie_word_embeddings": spec.tie_word_embeddings,
@@ -292,14 +303,14 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         keys["linear_value_head_dim"] = delta.value_dim.into();
         keys["linear_conv_kernel_dim"] = delta.taps.into();
     }
-    if let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.has_experts)) {
+    if let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.expert_size > 0)) {
         keys["num_experts"] = experts.count.into();
         keys["num_experts_per_tok"] = experts.chosen.into();
-        keys["moe_intermediate_size"] = layer.intermediate_size.into();
-        keys["shared_expert_intermediate_size"] = (experts.shared * layer.intermediate_size).into();
+        keys["moe_intermediate_size"] = layer.expert_size.into();
+        keys["shared_expert_intermediate_size"] = (experts.shared * layer.expert_size).into();
         keys["norm_topk_prob"] = experts.normalised.into();
         keys["num_dense_layers"] = 0.into();
-        keys["mlp_only_layers"] = (0..spec.layers.len()).filter(|layer| !spec.layers[*layer].has_experts).collect();
+        keys["mlp_only_layers"] = (0..spec.layers.len()).filter(|layer| spec.layers[*layer].expert_size == 0).collect();
     }
     if let Some(rope) = spec.ropes.first() {
         keys["rope_theta"] = rope.theta.into();
@@ -339,6 +350,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("smollm3-nope", "smollm3"),
         ("gemma3", "gemma3"),
         ("gemma4", "gemma4"),
+        ("gemma4-moe", "gemma4"),
         ("phi3", "phi3"),
         ("phi3-longrope", "phi3"),
         ("gpt2", "gpt2"),

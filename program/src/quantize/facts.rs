@@ -23,12 +23,12 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
         ("embedding_length", spec.hidden_size),
     ];
     counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
-    let dense = spec.layers.iter().filter(|layer| !layer.has_experts).map(|layer| layer.intermediate_size);
-    let width = spec.layers.first().map_or(0, |layer| layer.intermediate_size);
-    match dense.clone().next() {
-        Some(width) if spec.experts.is_some() => header.count(&key("feed_forward_length"), width),
-        None => header.count(&key("feed_forward_length"), width),
-        Some(_) => put_layers(header, &key("feed_forward_length"), dense),
+    let widths = || spec.layers.iter().map(|layer| layer.intermediate_size);
+    if widths().all(|width| width > 0) {
+        put_layers(header, &key("feed_forward_length"), widths());
+    } else {
+        let of_experts = spec.largest(|layer| layer.expert_size);
+        header.count(&key("feed_forward_length"), widths().find(|width| *width > 0).unwrap_or(of_experts));
     }
     if spec.layer_input_size > 0 {
         header.count(&key("embedding_length_per_layer_input"), spec.layer_input_size);
@@ -106,8 +106,9 @@ fn put_layers(header: &mut Header, key: &str, numbers: impl Iterator<Item = usiz
 
 /// Adds the keys about experts.
 fn put_experts(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> String) {
-    let Some((experts, layer)) = spec.experts.zip(spec.layers.iter().find(|layer| layer.has_experts)) else { return };
-    let dense = spec.layers.iter().take_while(|layer| !layer.has_experts).count();
+    let Some(experts) = spec.experts else { return };
+    let width = spec.largest(|layer| layer.expert_size);
+    let dense = spec.layers.iter().take_while(|layer| layer.expert_size == 0).count();
     let function = match experts.scores {
         ExpertScores::Softmax => 1,
         ExpertScores::Sigmoid => 2,
@@ -115,8 +116,8 @@ fn put_experts(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> Stri
     let counts = [
         ("expert_count", experts.count),
         ("expert_used_count", experts.chosen),
-        ("expert_feed_forward_length", layer.intermediate_size),
-        ("expert_shared_feed_forward_length", experts.shared * layer.intermediate_size),
+        ("expert_feed_forward_length", width),
+        ("expert_shared_feed_forward_length", experts.shared * width),
         ("leading_dense_block_count", dense),
         ("expert_gating_func", function),
     ];

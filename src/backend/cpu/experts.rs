@@ -15,7 +15,7 @@ pub(super) struct ExpertChoice {
 
 /// Chooses the experts of each row from the router's results [rows, experts]. Returns them in the order of their scores [rows, experts
 /// used].
-pub(super) fn route(results: &Rows, experts: &Experts, bias: &[f32]) -> Vec<ExpertChoice> {
+pub(super) fn route(results: &Rows, experts: &Experts, bias: &[f32], factors: &[f32]) -> Vec<ExpertChoice> {
     let sigmoid = |x: f32| 1.0 / (1.0 + libm::expf(-x));
     let mut choices = Vec::new();
     for row in 0..results.len() {
@@ -45,7 +45,7 @@ pub(super) fn route(results: &Rows, experts: &Experts, bias: &[f32]) -> Vec<Expe
             (false, ExpertScores::Sigmoid) => 1.0,
         };
         choices.extend(order.into_iter().map(|expert| {
-            let weight = score(own[expert]) / divisor * experts.scale;
+            let weight = score(own[expert]) / divisor * factors[expert];
             ExpertChoice { expert, weight }
         }));
         let shared = shared.iter().enumerate();

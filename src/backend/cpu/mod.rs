@@ -15,6 +15,7 @@ mod layer;
 mod matrix;
 mod model;
 mod parts;
+mod pass;
 mod pointwise;
 mod processor;
 mod rows;

@@ -1,23 +1,22 @@
 //! A model on the CPU: interprets its plan.
 
-use super::attention::{Cache, LayerHeads, TOGETHER, bounded};
+use super::attention::{Cache, LayerHeads, bounded};
 use super::delta::{DeltaStates, DeltaWeights};
-use super::experts::{self, ExpertChoice};
+use super::experts;
 use super::layer::{History, LayerState, norm_heads, take_heads};
-use super::parts::threads;
+use super::pass::{ACTIVATIONS, CpuPass, activations, need_room};
 use super::pointwise::{activation, gate, gate_heads, gate_normed, norm_layer, norm_parts, norm_rms};
 use super::processor::Processor;
-use super::rows::{Rows, stride};
+use super::rows::Rows;
 use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
-    self, AttentionGate, AttentionSpec, Blueprint, DeltaHistory, Input, LayerSpec, MatrixId, MatrixPlan, Mixer,
-    ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId, rotary_table, stored_rows, vector,
+    self, AttentionGate, AttentionSpec, Blueprint, DeltaHistory, HiddenRows, Input, LayerSpec, MatrixId, MatrixPlan,
+    Mixer, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Dtype, Source, Weights};
-use std::hint::black_box;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -40,25 +39,6 @@ struct CpuMemory {
     /// State of each layer.
     layers: Vec<LayerState>,
     arithmetic: Arithmetic,
-}
-
-/// Activations of a pass, and the recurrent states that it reads and writes.
-#[derive(Default)]
-struct CpuPass {
-    residual: Rows,
-    normed: Rows,
-    query: Rows,
-    mixed: Rows,
-    projected: Rows,
-    mlp: Rows,
-    /// Inputs of all layers [rows, layers, layer input].
-    layer_inputs: Rows,
-    /// Experts of each row [rows, experts used].
-    choices: Vec<ExpertChoice>,
-    /// Their outputs [rows, experts used, hidden].
-    of_experts: Rows,
-    logits: Rows,
-    states: StatePass,
 }
 
 impl CpuModel {
@@ -268,39 +248,6 @@ impl CpuModel {
     }
 }
 
-const ACTIVATIONS: &str = "the activations";
-
-/// Returns the most numbers that a pass holds at once, for `rows` rows up to a position, `wanted` of them with logits.
-fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usize) -> usize {
-    let Blueprint { spec, plan, .. } = blueprint;
-    let used = spec.experts.map_or(1, |experts| experts.used());
-    let widest = |ops: &[Op]| {
-        let widths = ops.iter().map(|op| match op {
-            Op::Matmul { matrix, .. } => {
-                let matrix = &plan.matrices[matrix.0];
-                matrix.outs().max(matrix.cols) * if matrix.experts > 1 { used } else { 1 }
-            }
-            _ => 0,
-        });
-        stride(widths.max().unwrap_or(0))
-    };
-    // 8 of `CpuPass`; 3 of a product: interleaved inputs, and outputs by output and by row.
-    let body = (8 + 3) * rows * widest(&plan.body);
-    // Choosing a token copies its logits.
-    let head = (2 + 3) * wanted * widest(&plan.head);
-    let group = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.heads / attention.kv_heads);
-    let queries = TOGETHER.min(rows) * spec.largest(group);
-    body + head + 2 * threads() * queries * positions
-}
-
-/// Checks that `numbers` f32 fit. The caller allocates them in parts; one that fails would end the program.
-fn need_room(what: &str, numbers: usize) -> Result<()> {
-    let mut room = Vec::<f32>::new();
-    let full = |_| Error::OutOfGpuMemory { what: what.into(), need: 4 * numbers as u64, limit: None };
-    // The compiler may remove an unused allocation.
-    black_box(&mut room).try_reserve_exact(numbers).map_err(full)
-}
-
 impl CpuMemory {
     fn run_op(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
         let Self { matrices, vectors, tables, layers, arithmetic } = self;
@@ -313,7 +260,14 @@ impl CpuMemory {
         match *op {
             Op::Embed { table: MatrixId(matrix), of } => {
                 let (scale, factor) = (spec.table_scale(of), of.factor());
-                let rows = if of == Table::LayerInputs { &mut pass.layer_inputs } else { &mut pass.residual };
+                let rows = match of {
+                    Table::Tokens if spec.embedding_norm => {
+                        pass.normed = Rows::new(tokens.len(), spec.hidden_size);
+                        &mut pass.normed
+                    }
+                    Table::Tokens | Table::Positions => &mut pass.residual,
+                    Table::LayerInputs => &mut pass.layer_inputs,
+                };
                 for (row, token) in tokens.iter().enumerate() {
                     let id = if of == Table::Positions { position + row } else { *token as usize };
                     let values = matrices[matrix][0].row(id);
@@ -321,23 +275,21 @@ impl CpuMemory {
                     sums.for_each(|(x, value)| *x = (*x + value * scale) * factor);
                 }
             }
-            Op::EmbeddingNorm { gain } => {
-                pass.residual = norm_rms(&pass.residual, vector(gain), spec.norm_eps as f32);
-            }
-            Op::Norm { gain, bias, .. } => {
-                pass.normed = match (spec.norm, bias) {
-                    (NormKind::Layer, Some(bias)) => {
-                        norm_layer(&pass.residual, vector(gain), vector(bias), spec.norm_eps)
-                    }
-                    _ => norm_rms(&pass.residual, vector(gain), spec.norm_eps as f32),
+            Op::Norm { from, to, gain, bias, .. } => {
+                let x = &*pass.hidden_rows(from);
+                *pass.hidden_rows(to) = match (spec.norm, bias) {
+                    (NormKind::Layer, Some(bias)) => norm_layer(x, vector(gain), vector(bias), spec.norm_eps),
+                    _ => norm_rms(x, vector(gain), spec.norm_eps as f32),
                 };
             }
-            Op::PostNorm { gain, factor } => {
-                pass.residual.add(&norm_rms(&pass.normed, vector(gain), spec.norm_eps as f32), 1.0);
+            Op::AddNorm { from, to, gain, factor } => {
+                let normed = norm_rms(pass.hidden_rows(from), vector(gain), spec.norm_eps as f32);
+                let sum = pass.hidden_rows(to);
+                sum.add(&normed, 1.0);
                 if let [factor] = vector(factor)
                     && *factor != 1.0
                 {
-                    pass.residual.data_mut().iter_mut().for_each(|x| *x *= factor);
+                    sum.data_mut().iter_mut().for_each(|x| *x *= factor);
                 }
             }
             Op::LayerInputNorm { gain } => {
@@ -412,15 +364,19 @@ impl CpuMemory {
                     pass.mixed = cache.attend(&pass.query, vector(sinks));
                 }
             }
-            Op::Route { bias } => {
+            Op::Route { bias, factors } => {
                 if let Some(experts) = &spec.experts {
-                    pass.choices = experts::route(&pass.projected, experts, vector(bias));
+                    pass.choices = experts::route(&pass.projected, experts, vector(bias), vector(factors));
                 }
             }
-            Op::Combine { bias } => {
+            Op::Combine { to, bias } => {
                 experts::add_bias(&mut pass.of_experts, &pass.choices, vector(bias));
                 let used = spec.experts.map_or(1, |experts| experts.used());
-                pass.residual.add(&experts::combine(&pass.of_experts, &pass.choices, used), spec.residual_scale);
+                let sums = experts::combine(&pass.of_experts, &pass.choices, used);
+                match to {
+                    HiddenRows::Residual => pass.residual.add(&sums, spec.residual_scale),
+                    to => *pass.hidden_rows(to) = sums,
+                }
             }
             Op::GateHeads { layer, gain } => match (&spec.layers[layer].mixer, gain) {
                 (Mixer::DeltaNet(delta), Some(gain)) => {

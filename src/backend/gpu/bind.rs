@@ -9,7 +9,8 @@ use super::node::{KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
 use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{
-    AttentionSpec, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId,
+    AttentionSpec, Blueprint, HiddenRows, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, QkNorm, Table,
+    VectorId,
 };
 use bytemuck::Zeroable;
 
@@ -50,6 +51,7 @@ pub(super) struct Binder<'a> {
     pub step: Slice,
     pub residual: Slice,
     pub normed: Slice,
+    pub branches: Slice,
     pub query: Slice,
     pub mixed: Slice,
     pub projected: Slice,
@@ -113,6 +115,14 @@ impl<'a> Binder<'a> {
     /// Returns the elements per row of the inputs of all layers.
     fn layer_inputs_width(&self) -> u32 {
         (self.spec().layers.len() * self.spec().layer_input_size) as u32
+    }
+
+    fn hidden_rows(&self, rows: HiddenRows) -> &Slice {
+        match rows {
+            HiddenRows::Residual => &self.residual,
+            HiddenRows::Normed => &self.normed,
+            HiddenRows::Branches => &self.branches,
+        }
     }
 
     fn vector(&self, id: VectorId) -> Slice {
@@ -179,20 +189,17 @@ impl<'a> Binder<'a> {
                 });
                 pieces.collect()
             }
-            Op::Norm { gain, bias, head } => {
+            Op::Norm { from, to, gain, bias, head } => {
                 let kernel = match spec.norm {
                     NormKind::Rms => Kernel::NormRms,
                     NormKind::Layer => Kernel::NormLayer,
                 };
-                let mut norm = self.lower_norm(kernel, &self.residual, gain, &self.normed, head, uniforms);
+                let mut norm = self.lower_norm(kernel, [from, to], gain, head, uniforms);
                 norm.bindings.extend(bias.map(|bias| (5, self.vector(bias))));
                 vec![norm]
             }
-            Op::EmbeddingNorm { gain } => {
-                vec![self.lower_norm(Kernel::NormRms, &self.normed, gain, &self.residual, false, uniforms)]
-            }
-            Op::PostNorm { gain, factor } => {
-                let mut norm = self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms);
+            Op::AddNorm { from, to, gain, factor } => {
+                let mut norm = self.lower_norm(Kernel::AddNorm, [from, to], gain, false, uniforms);
                 norm.bindings.push((5, self.vector(factor)));
                 vec![norm]
             }
@@ -233,8 +240,8 @@ impl<'a> Binder<'a> {
                 vec![Lowered { choice, grid: WorkGrid::PerRow(heads + 2 * kv_heads), bindings, blocks }]
             }
             Op::Attention { layer, sinks } => self.lower_attention(layer, sinks, uniforms),
-            Op::Route { bias } => self.lower_route(bias, uniforms),
-            Op::Combine { bias } => self.lower_combine(bias, uniforms),
+            Op::Route { bias, factors } => self.lower_route(bias, factors, uniforms),
+            Op::Combine { to, bias } => self.lower_combine(to, bias, uniforms),
             Op::GateHeads { layer, gain } => self.lower_gates(layer, gain, uniforms),
             Op::DeltaNet { layer, taps, rates, bias } => self.lower_delta_net(layer, [taps, rates, bias], uniforms),
             Op::ShortConv { layer, taps } => self.lower_short_conv(layer, taps, uniforms),
@@ -244,9 +251,8 @@ impl<'a> Binder<'a> {
     fn lower_norm(
         &self,
         kernel: Kernel,
-        x: &Slice,
+        rows: [HiddenRows; 2],
         gain: VectorId,
-        y: &Slice,
         head: bool,
         uniforms: &mut Uniforms,
     ) -> Lowered {
@@ -257,7 +263,8 @@ impl<'a> Binder<'a> {
             eps: self.spec().norm_eps as f32,
             one: 1.0,
         };
-        let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
+        let [x, y] = rows.map(|rows| self.hidden_rows(rows).clone());
+        let bindings = vec![(0, self.step.clone()), (2, x), (3, self.vector(gain)), (4, y)];
         let blocks = vec![(1, uniforms.add(&[dims]))];
         Lowered { choice: KernelChoice::Always(kernel), grid: WorkGrid::Rows, bindings, blocks }
     }

@@ -154,7 +154,6 @@ pub(super) struct RouteDims {
     pub always: u32,
     pub sigmoid: u32,
     pub normalised: u32,
-    pub scale: f32,
     pub one: f32,
 }
 
@@ -174,6 +173,7 @@ pub(super) struct CombineDims {
     pub width: u32,
     pub stride: u32,
     pub bias_stride: u32,
+    pub adds: u32,
     pub scale: f32,
 }
 

@@ -77,6 +77,7 @@ impl GpuModel {
                 mixed: gpu.buffer("mixed", sizes.mixed)?.whole(),
                 projected: gpu.buffer("projected", sizes.projected)?.whole(),
                 mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
+                branches: gpu.buffer("branches", sizes.branches)?.whole(),
                 layer_inputs: gpu.buffer("layer inputs", sizes.layer_inputs)?.whole(),
                 choices: gpu.buffer("experts of rows", sizes.choices)?.whole(),
                 tiles: gpu.buffer("rows of experts", sizes.tiles)?.whole(),

@@ -40,6 +40,8 @@ fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
 pub(super) struct Sizes {
     /// Residual stream and normed rows, each [chunk, hidden].
     pub hidden: u64,
+    /// Sums of an MLP and the experts of its layer [chunk, hidden].
+    pub branches: u64,
     /// Rows with an incomplete norm [chunk, hidden and sums].
     pub gained: u64,
     /// Queries [chunk, q].
@@ -131,7 +133,7 @@ impl Sizes {
         let sums = gained_stride(spec.hidden_size) - stride(spec.hidden_size);
         let codes = |width: usize| width.div_ceil(32) * 12 + sums;
         let used = spec.experts.map_or(0, |experts| experts.used());
-        let of_experts = spec.largest(|layer| if layer.has_experts { layer.intermediate_size } else { 0 });
+        let of_experts = spec.largest(|layer| layer.expert_size);
         let tiles = spec.experts.map_or(0, |experts| tiles(rows, &experts));
         let projected = plan.body.iter().map(|op| match op {
             Op::Matmul { matrix, output: Output::Projected, .. } => plan.matrices[matrix.0].rows,
@@ -139,6 +141,10 @@ impl Sizes {
         });
         Self {
             hidden: floats(rows, stride(spec.hidden_size)),
+            branches: match spec.experts {
+                Some(Experts { with_mlp: true, .. }) => floats(rows, stride(spec.hidden_size)),
+                _ => 0,
+            },
             gained: floats(rows, gained_stride(spec.hidden_size)),
             query: floats(rows, stride(q)),
             mixed: floats(rows, stride(mixed)),
@@ -177,9 +183,9 @@ impl Blueprint {
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let Sizes { hidden, gained, query, mixed, projected, mlp, layer_inputs, quantised, .. } = sizes;
-        let Sizes { choices, tiles, of_experts, .. } = sizes;
+        let Sizes { choices, tiles, of_experts, branches, .. } = sizes;
         let rows = hidden * 2 + gained + query + mixed + projected + mlp + layer_inputs + quantised;
-        let rows = rows + choices + tiles + of_experts;
+        let rows = rows + choices + tiles + of_experts + branches;
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layers.iter().sum(),

@@ -1,13 +1,14 @@
 //! Steps of a layer's experts.
 
 use super::{Builder, STORED};
+use crate::model::elements::Elements;
 use crate::model::layout::{Layout, Part, RowOrder};
-use crate::model::op::{Input, Op, Output};
+use crate::model::op::{HiddenRows, Input, Op, Output};
 use crate::model::plan::VectorId;
 use crate::model::spec::Experts;
 
 impl Builder<'_> {
-    /// Adds experts of `width` numbers: `input` -> residual.
+    /// Adds experts of `width` numbers: `input` -> residual, or normed before a norm. With an MLP too, residual -> added to branches.
     pub(super) fn experts(&mut self, layer: usize, experts: &Experts, width: usize, input: Input) {
         let (spec, names) = (self.spec, &self.names.experts);
         let hidden = spec.hidden_size;
@@ -35,11 +36,30 @@ impl Builder<'_> {
         let biases = spec.mlp.bias.then(|| [gates_and_ups(names.up_bias).concat(), downs(names.down_bias)]);
 
         let stacked = |parts, order, transposed| Layout { parts, order, transposed };
+        let scaled = |tensor: &str, rows: usize| vec![Part::whole(name(tensor), rows)];
+        let (from, to) = (HiddenRows::Residual, HiddenRows::Normed);
+        if experts.with_mlp {
+            let elements = Elements::Times((hidden as f32).powf(-0.5));
+            let gain = scaled(names.router_gain, hidden);
+            let gain = self.vector(label("norm of the router"), gain, RowOrder::Stacked, elements);
+            self.body.push(Op::Norm { from, to, gain, bias: None, head: false });
+        }
         let router = self.add(&label("router"), hidden, stacked(scores, RowOrder::Stacked, false));
         self.matrices[router.0].is_router = true;
         self.body.push(Op::Matmul { input, matrix: router, output: Output::Projected });
         let bias = self.bias_of_experts(label("bias of the router"), bias, RowOrder::Stacked, experts.count);
-        self.body.push(Op::Route { bias });
+        let factors = match experts.with_mlp {
+            true => {
+                let (factors, elements) = (scaled(names.factors, experts.count), Elements::Times(experts.scale));
+                self.vector(label("factors of experts"), factors, RowOrder::Stacked, elements)
+            }
+            false => self.constant("factors of experts", experts.count, experts.scale),
+        };
+        self.body.push(Op::Route { bias, factors });
+        if experts.with_mlp {
+            let gain = self.hidden_gain(&label("norm of experts"), &name(names.norm));
+            self.body.push(Op::Norm { from, to, gain, bias: None, head: false });
+        }
         let up = stacked([gates, ups].concat(), order, names.transposed);
         let up = self.add(&label("gate and up of experts"), hidden, up);
         let down = stacked(down, RowOrder::Stacked, names.transposed);
@@ -53,7 +73,13 @@ impl Builder<'_> {
         self.body.push(Op::Matmul { input, matrix: up, output });
         self.body.push(Op::Matmul { input: Input::Mlp, matrix: down, output: Output::Experts });
         let bias = self.bias_of_experts(label("down bias of experts"), down_bias, RowOrder::Stacked, hidden);
-        self.body.push(Op::Combine { bias });
+        let to = if spec.residual.has_post_norms() { HiddenRows::Normed } else { HiddenRows::Residual };
+        self.body.push(Op::Combine { to, bias });
+        if experts.with_mlp {
+            let gain = self.hidden_gain(&label("post norm of experts"), &name(names.post_norm));
+            let factor = self.constant("one", 1, 1.0);
+            self.body.push(Op::AddNorm { from: HiddenRows::Normed, to: HiddenRows::Branches, gain, factor });
+        }
     }
 
     /// Adds biases, or `len` zeros without parts.

@@ -7,7 +7,7 @@ use crate::model::architecture::{
 use crate::model::names;
 use crate::model::spec::ExpertScores;
 
-const EXPERTS: ExpertFacts = ExpertFacts {
+pub(super) const EXPERTS: ExpertFacts = ExpertFacts {
     count: 8,
     chosen: 2,
     width: None,
@@ -17,6 +17,7 @@ const EXPERTS: ExpertFacts = ExpertFacts {
     bias: false,
     dense: 0,
     shared: None,
+    with_mlp: false,
 };
 
 pub(in crate::model) const QWEN3_MOE: Facts = Facts {

@@ -1,13 +1,13 @@
 //! MLPs, and experts with their choice for each row.
 
 use super::model::{Projection, WeightReader};
-use super::{activate, gate};
+use super::{activate, gate, norm_rms};
 use foretoken::Result;
 use foretoken::internals::model::{Activation, ExpertScores, Experts, ModelSpec};
 use foretoken::internals::weights::Source;
 
 /// Returns the experts of a row and their weights, from the router's results.
-pub fn route(results: &[f32], experts: &Experts, bias: &[f32]) -> Vec<(usize, f32)> {
+pub fn route(results: &[f32], experts: &Experts, bias: &[f32], factors: &[f32]) -> Vec<(usize, f32)> {
     let (own, shared) = results.split_at(experts.count);
     let mut own = own.to_vec();
     if experts.scores == ExpertScores::Softmax {
@@ -39,7 +39,7 @@ pub fn route(results: &[f32], experts: &Experts, bias: &[f32]) -> Vec<(usize, f3
         true => sum,
         false => 1.0,
     };
-    let chosen = chosen.into_iter().map(|expert| (expert, scores[expert] / divisor * experts.scale));
+    let chosen = chosen.into_iter().map(|expert| (expert, scores[expert] / divisor * factors[expert]));
     chosen.chain(shared.iter().enumerate().map(|(i, x)| (experts.count + i, sigmoid(*x)))).collect()
 }
 
@@ -49,7 +49,7 @@ pub fn group(choices: &[(usize, f32)], experts: usize) -> Vec<Vec<usize>> {
     (0..experts).map(places).collect()
 }
 
-/// Adds the weighted sum of each row's experts, times `scale`, to the residual stream. `bias` [experts, width], or [width] for all.
+/// Adds the weighted sum of each row's experts, times `scale`, to rows. `bias` [experts, width], or [width] for all.
 pub fn combine(x: &mut [f32], rows: &[f32], choices: &[(usize, f32)], bias: &[f32], scale: f32) {
     let width = rows.len() / choices.len();
     let of_all = bias.len() == width;
@@ -76,18 +76,42 @@ pub(super) struct Mlp {
     down: Projection,
 }
 
-pub(super) enum MlpWeights {
-    One(Mlp),
-    Experts {
-        /// [experts and shared ones, hidden].
-        router: Projection,
-        /// Bias of the results or scores [experts].
-        bias: Vec<f32>,
-        each: Vec<Mlp>,
-    },
+/// Weights of experts.
+pub(super) struct ExpertWeights {
+    /// [experts and shared ones, hidden].
+    router: Projection,
+    /// Bias of the results or scores [experts].
+    bias: Vec<f32>,
+    /// Factors of the weights [experts].
+    factors: Vec<f32>,
+    each: Vec<Mlp>,
+}
+
+/// Weights of a layer's MLP, its experts, or both.
+pub(super) struct MlpWeights {
+    pub mlp: Option<Mlp>,
+    pub experts: Option<ExpertWeights>,
+    /// Gains of the norms after the MLP, of the router, before and after the experts, each [hidden], if there are both.
+    pub gains: Option<[Vec<f32>; 4]>,
 }
 
 impl Mlp {
+    /// Reads the MLP of the layer with this prefix.
+    pub async fn load<S: Source>(
+        spec: &ModelSpec,
+        read: &WeightReader<'_, S>,
+        prefix: &str,
+        inner: usize,
+    ) -> Result<Self> {
+        let (names, hidden) = (read.names, spec.hidden_size);
+        let name = |suffix: &str| format!("{prefix}.{suffix}");
+        let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
+        let up: Vec<_> = names.up.iter().map(|tensor| name(tensor)).collect();
+        let up = read.projection(&up, &widths, hidden, spec.mlp.bias).await?;
+        let down = read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?;
+        Ok(mlp_of(up, down, spec.mlp.gated))
+    }
+
     fn times(&self, x: &[f32], activation: Activation) -> Vec<f32> {
         let ups = self.up.times(x);
         let inner = match &self.gate {
@@ -106,25 +130,9 @@ fn mlp_of(up: Projection, down: Projection, gated: bool) -> Mlp {
     }
 }
 
-impl MlpWeights {
-    /// Reads the only MLP of the layer with this prefix.
-    pub async fn one<S: Source>(
-        spec: &ModelSpec,
-        read: &WeightReader<'_, S>,
-        prefix: &str,
-        inner: usize,
-    ) -> Result<Self> {
-        let (names, hidden) = (read.names, spec.hidden_size);
-        let name = |suffix: &str| format!("{prefix}.{suffix}");
-        let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
-        let up: Vec<_> = names.up.iter().map(|tensor| name(tensor)).collect();
-        let up = read.projection(&up, &widths, hidden, spec.mlp.bias).await?;
-        let down = read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?;
-        Ok(Self::One(mlp_of(up, down, spec.mlp.gated)))
-    }
-
+impl ExpertWeights {
     /// Reads the experts of the layer with this prefix.
-    pub async fn experts<S: Source>(
+    pub async fn load<S: Source>(
         spec: &ModelSpec,
         read: &WeightReader<'_, S>,
         prefix: &str,
@@ -141,6 +149,10 @@ impl MlpWeights {
         let bias = match experts.bias {
             true => read.weights.read_f32(&name(names.bias)).await?,
             false => vec![0.0; experts.count],
+        };
+        let factors = match experts.with_mlp {
+            true => read.weights.read_f32(&name(names.factors)).await?,
+            false => vec![experts.scale; experts.count],
         };
         let mut each = Vec::new();
         for expert in 0..experts.count {
@@ -173,32 +185,61 @@ impl MlpWeights {
             let weight = read.shaped(&name(names.shared_down), &[hidden, inner]).await?;
             each.push(mlp_of(up, Projection { weight, bias: vec![0.0; hidden], cols: inner }, true));
         }
-        Ok(Self::Experts { router, bias, each })
+        Ok(Self { router, bias, factors, each })
     }
 
-    /// Returns the bias that the results do not have yet.
-    pub fn bias(&self, hidden: usize) -> Vec<f32> {
-        match self {
-            Self::One(mlp) => mlp.down.bias.clone(),
-            Self::Experts { .. } => vec![0.0; hidden],
-        }
-    }
-
-    /// Returns the results without [`MlpWeights::bias`].
-    pub fn times(&self, normed: &[f32], spec: &ModelSpec) -> Vec<f32> {
-        let activation = spec.mlp.activation;
-        let (router, bias, each) = match self {
-            Self::One(mlp) => return mlp.times(normed, activation),
-            Self::Experts { router, bias, each } => (router, bias, each),
-        };
+    /// Returns the weighted sum of each row's experts; the router reads other rows.
+    fn times(&self, routed: &[f32], rows: &[f32], spec: &ModelSpec) -> Vec<f32> {
         let hidden = spec.hidden_size;
-        let mut sums = vec![0.0; normed.len()];
-        for (row, sums) in normed.chunks(hidden).zip(sums.chunks_mut(hidden)) {
-            for (expert, weight) in route(&router.times(row), &spec.experts.unwrap(), bias) {
-                let own = each[expert].times(row, activation).into_iter().zip(&each[expert].down.bias);
+        let mut sums = vec![0.0; rows.len()];
+        for ((routed, row), sums) in routed.chunks(hidden).zip(rows.chunks(hidden)).zip(sums.chunks_mut(hidden)) {
+            let results = self.router.times(routed);
+            for (expert, weight) in route(&results, &spec.experts.unwrap(), &self.bias, &self.factors) {
+                let own = self.each[expert].times(row, spec.mlp.activation);
+                let own = own.into_iter().zip(&self.each[expert].down.bias);
                 sums.iter_mut().zip(own).for_each(|(sum, (x, bias))| *sum += weight * (x + bias));
             }
         }
+        sums
+    }
+}
+
+impl<S: Source> WeightReader<'_, S> {
+    /// Returns the gains of the norms around an MLP and the experts of its layer.
+    pub async fn gains_of_branches(&self, prefix: &str, hidden: usize) -> Result<[Vec<f32>; 4]> {
+        let names = &self.names.experts;
+        let name = |suffix: &str| format!("{prefix}.{suffix}");
+        let root = (hidden as f32).sqrt();
+        let router = self.weights.read_f32(&name(names.router_gain)).await?;
+        Ok([
+            self.gain(&name(names.mlp_post_norm), hidden).await?,
+            router.into_iter().map(|gain| gain / root).collect(),
+            self.gain(&name(names.norm), hidden).await?,
+            self.gain(&name(names.post_norm), hidden).await?,
+        ])
+    }
+}
+
+impl MlpWeights {
+    /// Returns the bias that the results do not have yet.
+    pub fn bias(&self, hidden: usize) -> Vec<f32> {
+        match &self.mlp {
+            Some(mlp) if self.experts.is_none() => mlp.down.bias.clone(),
+            _ => vec![0.0; hidden],
+        }
+    }
+
+    /// Returns the results without [`MlpWeights::bias`], of normed rows and the residual stream.
+    pub fn times(&self, normed: &[f32], residual: &[f32], spec: &ModelSpec) -> Vec<f32> {
+        let norm = |x: &[f32], gain: &[f32]| norm_rms(x, gain, spec.norm_eps);
+        let of_mlp = self.mlp.as_ref().map(|mlp| mlp.times(normed, spec.mlp.activation));
+        let Some(experts) = &self.experts else { return of_mlp.unwrap() };
+        let Some(([mlp_gain, router_gain, before, after], of_mlp)) = self.gains.as_ref().zip(of_mlp) else {
+            return experts.times(normed, normed, spec);
+        };
+        let of_experts = experts.times(&norm(residual, router_gain), &norm(residual, before), spec);
+        let mut sums = norm(&of_mlp, mlp_gain);
+        sums.iter_mut().zip(norm(&of_experts, after)).for_each(|(sum, x)| *sum += x);
         sums
     }
 }

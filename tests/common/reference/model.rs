@@ -1,6 +1,6 @@
 //! A model's forward pass, made of the reference functions.
 
-use super::mlp::MlpWeights;
+use super::mlp::{ExpertWeights, Mlp, MlpWeights};
 use super::{
     DeltaVectors, Heads, Kv, Pairs, activate, delta_net, embed, gate_heads, gate_normed, head, matmul, norm_layer,
     norm_rms, qk_norm, residual, rotary, short_conv,
@@ -177,7 +177,7 @@ impl Model {
                 Residual::ParallelOneNorm => normed,
                 _ => self.normed(&x, layer.mlp_norm.as_ref()),
             };
-            let mlp = layer.mlp.times(&mlp_input, spec);
+            let mlp = layer.mlp.times(&mlp_input, &x, spec);
             self.add_to_stream(&mut x, mlp, &layer.mlp.bias(hidden), layer.post_mlp_norm.as_ref());
             if let Some((own, inputs)) = layer.input.as_ref().zip(inputs.as_ref()) {
                 let width = spec.layer_input_size;
@@ -303,8 +303,8 @@ impl Model {
 impl Layer {
     async fn load<S: Source>(spec: &ModelSpec, read: &WeightReader<'_, S>, index: usize) -> Result<Self> {
         let names = read.names;
-        let LayerSpec { mixer, intermediate_size: inner, has_experts } = &spec.layers[index];
-        let (hidden, inner) = (spec.hidden_size, *inner);
+        let LayerSpec { mixer, intermediate_size, expert_size } = &spec.layers[index];
+        let hidden = spec.hidden_size;
         let prefix = format!("{}.{index}", names.layers);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
         let all = |tensors: &[&str]| tensors.iter().map(|tensor| name(tensor)).collect::<Vec<_>>();
@@ -382,9 +382,15 @@ impl Layer {
                 (MixerWeights::DeltaNet { input, vectors }, out, delta.value_width())
             }
         };
-        let mlp = match has_experts {
-            true => MlpWeights::experts(spec, read, &prefix, inner).await?,
-            false => MlpWeights::one(spec, read, &prefix, inner).await?,
+        let (has_mlp, has_experts) = (*intermediate_size > 0, *expert_size > 0);
+        let mlp = MlpWeights {
+            mlp: if has_mlp { Some(Mlp::load(spec, read, &prefix, *intermediate_size).await?) } else { None },
+            experts: if has_experts {
+                Some(ExpertWeights::load(spec, read, &prefix, *expert_size).await?)
+            } else {
+                None
+            },
+            gains: if has_mlp && has_experts { Some(read.gains_of_branches(&prefix, hidden).await?) } else { None },
         };
         let norm = async |has_norm: bool, tensor: &str| -> Result<Option<Norm>> {
             if has_norm { read.norm(&name(tensor), hidden).await.map(Some) } else { Ok(None) }
@@ -460,7 +466,7 @@ impl<S: Source> WeightReader<'_, S> {
         }
     }
 
-    async fn gain(&self, name: &str, width: usize) -> Result<Vec<f32>> {
+    pub async fn gain(&self, name: &str, width: usize) -> Result<Vec<f32>> {
         if !self.has_gain {
             return Ok(vec![1.0; width]);
         }
