@@ -35,6 +35,7 @@ const LATER = {
     "openai.js",
     "shared-name.js",
     "storage.js",
+    "answers.js",
     "tools.js",
   ],
   limit: 480_000,

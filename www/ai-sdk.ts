@@ -33,9 +33,10 @@ export function languageModel(engine: Engine | PromiseLike<Engine>, modelId: str
       let text = "";
       const { warnings, parts } = await begin(await engine, options);
       for await (const part of parts) {
-        if (part.type === "text-delta") text += part.delta;
-        if (part.type === "text-end") content.push({ type: "text", text });
-        if (part.type === "text-end") text = "";
+        if (part.type === "text-delta" || part.type === "reasoning-delta") text += part.delta;
+        const ended = part.type === "text-end" ? "text" : part.type === "reasoning-end" ? "reasoning" : undefined;
+        if (ended) content.push({ type: ended, text });
+        if (ended) text = "";
         if (part.type === "tool-call") content.push(part);
         if (part.type === "finish") finish = part;
       }
@@ -149,12 +150,13 @@ function messages(message: LanguageModelV4Message): Message[] {
       part.type === "tool-result" ? [{ role, tool_call_id: part.toolCallId, name: part.toolName, content: inText(part.output) }] : [],
     );
   }
-  // Earlier thoughts are omitted, as reasoning models expect.
+  // Of earlier thoughts, the chat template keeps those that the model should see again.
+  const reasoning_content = content.flatMap((part) => (part.type === "reasoning" ? part.text : [])).join("");
   const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
   const tool_calls = content.flatMap((part) =>
     part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : [],
   );
-  return [{ role, content: textOf(said as any), ...(tool_calls.length && { tool_calls }) }];
+  return [{ role, content: textOf(said as any), ...(reasoning_content && { reasoning_content }), ...(tool_calls.length && { tool_calls }) }];
 }
 
 function inText(output: LanguageModelV4ToolResultOutput) {
@@ -177,21 +179,23 @@ async function* answer(
         choices: [choice],
         usage,
       } = next.value;
-      const {
-        content,
-        tool_calls = [],
-      }: { content?: string; tool_calls?: readonly { index: number; id?: string; function: { name?: string; arguments: string } }[] } = choice?.delta ?? {};
-      if (content) {
-        if (block?.kind !== "text") {
+      const { content, reasoning_content, tool_calls = [] }: Partial<ChatCompletionChunk["choices"][number]["delta"]> = choice?.delta ?? {};
+      const words = [
+        ["reasoning", reasoning_content],
+        ["text", content],
+      ] as const;
+      for (const [kind, more] of words) {
+        if (!more) continue;
+        if (block?.kind !== kind) {
           yield* block?.end() ?? [];
-          yield (block = new Block(String(texts++))).begin();
+          yield (block = new Block(kind, String(texts++))).begin();
         }
-        yield block.write(content);
+        yield block.write(more);
       }
       for (const { id, function: called } of tool_calls) {
         if (id !== undefined) {
           yield* block?.end() ?? [];
-          yield (block = new Block(id, called.name ?? "")).begin();
+          yield (block = new Block("tool-input", id, called.name ?? "")).begin();
         }
         if (block && called.arguments) yield block.write(called.arguments);
       }
@@ -208,18 +212,18 @@ async function* answer(
   }
 }
 
-/** A text, or a call of a tool, while it is written. */
+/** A text, a thought, or a call of a tool, while it is written. */
 class Block {
   #written = "";
 
   declare id: string;
   declare toolName: string | undefined;
-  declare kind: "text" | "tool-input";
+  declare kind: "text" | "reasoning" | "tool-input";
 
-  constructor(id: string, toolName?: string) {
+  constructor(kind: "text" | "reasoning" | "tool-input", id: string, toolName?: string) {
     this.id = id;
     this.toolName = toolName;
-    this.kind = toolName === undefined ? "text" : "tool-input";
+    this.kind = kind;
   }
 
   begin() {

@@ -4,6 +4,7 @@ export { Conversation, type ConversationOptions } from "./conversation.js";
 import type { ErrorCode } from "./error.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
 export type { CachedModelInfo, SavedChatInfo } from "./storage.js";
+export type { ReasoningFormat } from "./answers.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type {
   ChatCompletion,

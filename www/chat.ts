@@ -27,7 +27,14 @@ export type ChatCompletion = {
   /** `n` of them */
   choices: {
     index: number;
-    message: { role: "assistant"; content: string | null; tool_calls?: ToolCall[]; refusal: null };
+    message: {
+      role: "assistant";
+      content: string | null;
+      /** the model's thoughts before its answer */
+      reasoning_content?: string;
+      tool_calls?: ToolCall[];
+      refusal: null;
+    };
     logprobs: ChoiceLogprobs | null;
     finish_reason: "stop" | "length" | "tool_calls";
   }[];
@@ -44,7 +51,7 @@ export type ChatCompletionChunk = {
   /** one, all chunks of a choice before those of the next; none in the chunk that carries `usage` */
   choices: {
     index: number;
-    delta: { role?: "assistant"; content?: string; tool_calls?: ToolCallDelta[] };
+    delta: { role?: "assistant"; content?: string; reasoning_content?: string; tool_calls?: ToolCallDelta[] };
     logprobs: ChoiceLogprobs | null;
     finish_reason: "stop" | "length" | "tool_calls" | null;
   }[];
@@ -162,17 +169,22 @@ export async function complete(engine: Engine, body: ChatRequest & { stream?: bo
   const marks = !toolbox || ["auto", "none", undefined].includes(tool_choice) ? undefined : await toolbox.marksOf(engine);
   const tools = toolbox?.calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat, marks);
   if (tool_choice === "none") delete options.tools;
-  // The marks of calls may be special tokens.
-  if (tools) options.skip_special_tokens = false;
+  const { reasoningFormat } = engine;
+  const answers = tools || (reasoningFormat && options.skip_special_tokens === undefined) ? await onDemand(import("./answers.js")) : null;
+  // The marks of calls and thoughts may be special tokens.
+  if (answers) options.skip_special_tokens = false;
   if (tools?.response_format) options.response_format = tools.response_format;
-  const newReader = () => (toolbox && tools ? new toolbox.AnswerReader(tools.format, tools.tools, tools.most) : AS_IT_IS);
+  const { format: toolFormat = null, tools: known = {}, most } = tools ?? {};
+  // A grammar leaves no room for thoughts.
+  const isOpen = reasoningFormat === "think" && !!answers && !options.response_format && (await answers.endsInThought(engine, prompt, options));
+  const newReader = () => (answers ? new answers.AnswerReader({ toolFormat, reasoningFormat, isOpen, tools: known, most }) : AS_IT_IS);
   if (prediction !== undefined) options.prediction = expected(prediction);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();
   const head = { id: `chatcmpl-${crypto.getRandomValues(new Uint32Array(4)).join("")}`, created: Math.floor(Date.now() / 1000), model };
-  const most = draws(options) ? 128 : 1;
-  if (!Number.isInteger(n) || n < 1 || n > most)
-    throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
+  const choosable = draws(options) ? 128 : 1;
+  if (!Number.isInteger(n) || n < 1 || n > choosable)
+    throw badOption("n", n, choosable > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
   const { seed } = options;
   const seeded = (index: number) => (index && seed !== undefined ? { ...options, seed: Number(seed) + index } : options);
   // All at once, so that no other prompt is read between them.
@@ -181,12 +193,17 @@ export async function complete(engine: Engine, body: ChatRequest & { stream?: bo
   const generations = await Promise.all(generate().map(({ result }) => result));
   const choices = generations.map(({ text, logprobs, finish_reason }, index) => {
     const reader = newReader();
-    const content = reader
-      .read(text, true)
-      .map(({ content = "" }) => content)
-      .join("");
+    const deltas = reader.read(text, true);
+    const joined = (key: "content" | "reasoning_content") => deltas.map(({ [key]: part = "" }) => part).join("");
+    const [content, reasoning_content] = [joined("content"), joined("reasoning_content")];
     const { calls } = reader;
-    const message = { role: "assistant", content: content || !calls.length ? content : null, ...(calls.length && { tool_calls: calls }), refusal: null };
+    const message = {
+      role: "assistant",
+      content: content || !calls.length ? content : null,
+      ...(reasoning_content && { reasoning_content }),
+      ...(calls.length && { tool_calls: calls }),
+      refusal: null,
+    };
     return { index, message, logprobs: told(logprobs), finish_reason: finish(finish_reason, calls) };
   });
   return { ...head, object: "chat.completion", choices, usage: usage(generations.map(({ stats }) => stats)) };
@@ -198,10 +215,13 @@ function told(logprobs?: TokenLogprob[]): ChoiceLogprobs | null {
   return { content: logprobs.map((each) => ({ ...one(each), top_logprobs: (each.top_logprobs ?? []).map(one) })), refusal: null };
 }
 
-/** Returns a reader that separates the content of an answer from its calls of tools. */
-type Reader = { read: (piece: string, isWhole?: boolean) => { content?: string; tool_calls?: ToolCallDelta[] }[]; calls: ToolCall[] };
+/** Returns a reader that separates thoughts, content and calls of tools. */
+type Reader = {
+  read: (piece: string, isWhole?: boolean) => { content?: string; reasoning_content?: string; tool_calls?: ToolCallDelta[] }[];
+  calls: ToolCall[];
+};
 
-/** For requests that may call no tool. */
+/** For models without thoughts, in requests that may call no tool. */
 const AS_IT_IS: Reader = { read: (text) => (text ? [{ content: text }] : []), calls: [] };
 
 const finish = (reason: string, calls: ToolCall[]) => (reason === "stop" && calls.length ? "tool_calls" : reason);

@@ -32,6 +32,7 @@ import type { ConversationOptions } from "./conversation.js";
 import type { FromWorker, Loading, Method, Methods } from "./protocol.js";
 import type { SavedChatInfo } from "./storage.js";
 import type { WorkerHandle } from "./start-worker.js";
+import type { ReasoningFormat } from "./answers.js";
 import type { ToolFormat } from "./tools.js";
 
 export { Conversation, ForetokenError };
@@ -76,11 +77,12 @@ export class Engine {
   /** The reason why all calls are rejected. */
   #end: ForetokenError | null = null;
   #last: Stats | null = null;
-  #info: { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null } = {
+  #info: { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null; reasoningFormat: ReasoningFormat | null } = {
     device: null,
     memory: null,
     warnings: [],
     toolFormat: null,
+    reasoningFormat: null,
   } as any;
 
   declare skipped: readonly Skipped[];
@@ -273,6 +275,11 @@ export class Engine {
   /** How the model's chat template writes calls of tools; null if unknown. */
   get toolFormat() {
     return this.#info.toolFormat;
+  }
+
+  /** How the model's chat template marks thoughts; null if it has none. */
+  get reasoningFormat() {
+    return this.#info.reasoningFormat;
   }
 
   /** Returns the numbers of GPU operations since loading began. */

@@ -254,7 +254,7 @@ export class OpenAI {
     const running: Map<number, AbortController> = new Map();
     const answer = async ({ id, method, args }: Extract<ToWorker, { type: "call" }>, tell: (event: any) => void): Promise<unknown> => {
       const signal = this.#until(running.get(id)?.signal);
-      if (method === "load") return { device: this.#device(), memory: MEMORY, warnings: await this.#check(signal), toolFormat: null };
+      if (method === "load") return { device: this.#device(), memory: MEMORY, warnings: await this.#check(signal), toolFormat: null, reasoningFormat: null };
       if (method === "generate") return this.#generate(args as any, tell, signal);
       throw badOption("model", this.model, `for ${method}: a model on this device`);
     };

@@ -1,6 +1,7 @@
 // Messages between a page and its workers: plain objects with a `type`.
 import type { InstanceLoad } from "./instance-workers.js";
 import type { ErrorCode } from "./error.js";
+import type { ReasoningFormat } from "./answers.js";
 import type { ToolFormat } from "./tools.js";
 import type {
   Counters,
@@ -40,7 +41,7 @@ export type Loading = {
   options: Record<string, any>;
 };
 
-export type Loaded = { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null };
+export type Loaded = { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null; reasoningFormat: ReasoningFormat | null };
 
 /** Calls of a page: arguments, result, and events before the result. */
 export type Methods = {

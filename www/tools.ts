@@ -1,4 +1,4 @@
-/** Tool calls: formats of models, and OpenAI's objects. */
+/** Tool calls: formats of models, and grammars of calls that a request requires. */
 import { badOption } from "./error.js";
 import type { Engine } from "./engine.js";
 
@@ -8,10 +8,10 @@ import type { Engine } from "./engine.js";
  * `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`; `llama` `{"name", "parameters"}`, with or without
  * `<|python_tag|>`; `mistral` `[TOOL_CALLS][{"name", "arguments"}]`; `mistral_args`, of its later models, `[TOOL_CALLS]name[ARGS]{}`;
  * `gemma` (FunctionGemma) `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`; `gemma4` the same with other marks,
- * `<|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>`; `lfm2` `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON in it.
+ * `<|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>`; `lfm2` `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON in it;
+ * `harmony` (gpt-oss) a message `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{}`.
  */
-
-export type ToolFormat = "hermes" | "xml" | "llama" | "mistral" | "mistral_args" | "gemma" | "gemma4" | "lfm2";
+export type ToolFormat = "hermes" | "xml" | "llama" | "mistral" | "mistral_args" | "gemma" | "gemma4" | "lfm2" | "harmony";
 
 /** `arguments` are JSON */
 export type ToolCall = { id: string; type: "function"; function: { name: string; arguments: string } };
@@ -24,7 +24,7 @@ export type Tool = { type: string; function: { name: string; description?: strin
 export type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
 
 /** A call that may be incomplete. */
-type Call = {
+export type Call = {
   name?: string;
   /** JSON, or its beginning */
   arguments: string;
@@ -37,7 +37,8 @@ export type Callable = Record<string, any>;
 
 type Format = { open: string; close: string; isBare?: true; read: (text: string, from: number, tools: Callable) => Call | null };
 
-const FORMATS: Record<ToolFormat, Format> = {
+/** Formats whose calls are between marks in a text. */
+export const FORMATS: Record<Exclude<ToolFormat, "harmony">, Format> = {
   hermes: { open: "<tool_call>", close: "</tool_call>", read: readJson },
   xml: { open: "<tool_call>", close: "</tool_call>", read: readXml },
   llama: { open: "<|python_tag|>", close: "", isBare: true, read: readJson },
@@ -52,7 +53,7 @@ const FORMATS: Record<ToolFormat, Format> = {
 const QUOTES = { gemma: "<escape>", gemma4: '<|"|>' };
 
 /** Returns the position after a match of a sticky pattern. */
-function skip(text: string, from: number, pattern: RegExp): number {
+export function skip(text: string, from: number, pattern: RegExp): number {
   pattern.lastIndex = from;
   return from + (pattern.exec(text)?.[0].length ?? 0);
 }
@@ -102,7 +103,7 @@ function readJson(text: string, from: number): Call | null {
 }
 
 /** Escapes control characters in the strings of JSON, or of its beginning: small models write plain line breaks. */
-const escaped = (json: string) =>
+export const escaped = (json: string) =>
   json.replace(/"(?:[^"\\]|\\.)*\\?(?:"|$)/gs, (string) =>
     // A backslash before one becomes part of its escape, because it may have been streamed already.
     string.replace(/\\?./gs, (one) => (one.slice(-1) < " " ? JSON.stringify(one.slice(-1)).slice(1, -1) : one)),
@@ -216,111 +217,6 @@ function readLfm(text: string, from: number): Call | null {
 /** Returns the text of a string literal of Python. */
 const unquoted = (literal: string) => literal.slice(1, -1).replace(/\\(.)/gs, (_, one: string) => ({ n: "\n", t: "\t", r: "\r" })[one] ?? one);
 
-/** Returns the number of characters at the end of a text that may be the beginning of `mark`. */
-function begun(text: string, mark: string) {
-  const most = Math.min(mark.length - 1, text.length);
-  for (let length = most; length > 0; length -= 1) if (text.endsWith(mark.slice(0, length))) return length;
-  return 0;
-}
-
-/**
- * Splits an answer into its content and the calls of the named tools. If the answer continues (not `isWhole`), both are beginnings.
- * @param text with special tokens
- */
-export function readAnswer(text: string, format: ToolFormat, tools: Callable, isWhole: boolean) {
-  const { open, close, isBare, read } = FORMATS[format];
-  const calls: (Call & { name: string })[] = [];
-  // At the beginning and after a thought, calls may begin without a mark.
-  let [content, at, first, hasThought] = ["", 0, 0, false];
-  // Between the marks around several calls.
-  let isListed = false;
-  for (;;) {
-    const isCallNext = calls.length > 0 && (text[at] === "{" || (isListed && format === "lfm2" && /\w/.test(text[at] ?? "")));
-    const bare = isBare && at === first ? skip(text, at, /\s*/y) : -1;
-    const start = isCallNext ? at : text[bare] === "{" ? bare : text.indexOf(open, at);
-    // Thoughts are content, also calls in them.
-    const thought = text.slice(at, start < 0 ? undefined : start).match(/<(\/?)think>/);
-    if (thought) {
-      const end = text.indexOf("</think>", at);
-      if (end < 0) return { content: content + text.slice(at), calls };
-      first = end + "</think>".length;
-      if (thought[1] && !hasThought) {
-        // The prompt has opened it.
-        content = text.slice(0, first);
-        calls.length = 0;
-      } else content += text.slice(at, first);
-      at = first;
-      hasThought = true;
-      continue;
-    }
-    if (start < 0) break;
-    const call = read(text, text.startsWith(open, start) ? start + open.length : start, tools);
-    // A call is never taken back, so its arguments must have begun.
-    const isCall = call?.name !== undefined && Object.hasOwn(tools, call.name) && (call.arguments !== "" || call.end >= 0);
-    if (!isCall) {
-      // The next text decides.
-      if (call && call.end < 0 && !isWhole) return { content: (content + text.slice(at, start)).trimEnd(), calls };
-      content += text.slice(at, start + 1);
-      at = start + 1;
-      continue;
-    }
-    content += text.slice(at, start);
-    // The call may be in a thought that the prompt has opened.
-    if (!isWhole && !hasThought && ["hermes", "xml"].includes(format) && content.trim()) return { content: content.trimEnd(), calls };
-    calls.push({ ...call, arguments: escaped(call.arguments) } as Call & { name: string });
-    if (call.end < 0) return { content: content.trimEnd(), calls };
-    at = skip(text, call.end, /[\s;,]*/y);
-    isListed = !text.startsWith(close, at);
-    if (close && !isListed) at = skip(text, at + close.length, /\s*/y);
-    else if (!isWhole && close.startsWith(text.slice(at))) return { content: content.trimEnd(), calls };
-  }
-  const rest = text.slice(at);
-  content += isWhole ? rest : rest.slice(0, rest.length - begun(rest, open));
-  // Whitespace before a call is part of neither.
-  return { content: isWhole && calls.length === 0 ? content : content.trimEnd(), calls };
-}
-
-/** Returns an id in the form that Mistral's templates require. */
-const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => (byte % 36).toString(36)).join("");
-
-/** Reads an answer piece by piece, and returns the changes. */
-export class AnswerReader {
-  #text = "";
-  #content = 0;
-  calls: ToolCall[] = [];
-
-  declare format;
-  declare tools;
-  declare most;
-
-  /** @param most maximum number of calls */
-  constructor(format: ToolFormat, tools: Callable, most: number = Infinity) {
-    this.format = format;
-    this.tools = tools;
-    this.most = most;
-  }
-
-  read(piece: string, isWhole: boolean = false): { content?: string; tool_calls?: ToolCallDelta[] }[] {
-    const { content, calls } = readAnswer((this.#text += piece), this.format, this.tools, isWhole);
-    const deltas = [];
-    if (content.length > this.#content) deltas.push({ content: content.slice(this.#content) });
-    this.#content = Math.max(this.#content, content.length);
-    for (const [index, { name, arguments: now }] of calls.slice(0, this.most).entries()) {
-      const known = this.calls[index];
-      if (!known) {
-        const call = { id: newId(), type: "function" as const, function: { name, arguments: now } };
-        this.calls.push(call);
-        deltas.push({ tool_calls: [{ index, ...call, function: { ...call.function } }] });
-      } else if (now.length > known.function.arguments.length) {
-        const more = now.slice(known.function.arguments.length);
-        known.function.arguments = now;
-        deltas.push({ tool_calls: [{ index, function: { arguments: more } }] });
-      }
-    }
-    return deltas;
-  }
-}
-
 /** Marks around calls, which are special tokens of many models. */
 const MARKS: Record<ToolFormat, string[]> = {
   hermes: ["<tool_call>", "</tool_call>"],
@@ -331,6 +227,7 @@ const MARKS: Record<ToolFormat, string[]> = {
   gemma: ["<start_function_call>", "<escape>", "<end_function_call>"],
   gemma4: ["<|tool_call>", '<|"|>', "<tool_call|>"],
   lfm2: ["<|tool_call_start|>", "<|tool_call_end|>"],
+  harmony: ["<|channel|>", "<|constrain|>", "<|message|>"],
 };
 
 /** Marks as a grammar of this model has them: special tokens by their ids, others by their characters. */
@@ -367,7 +264,8 @@ export function calling(
   if (choice === "auto") return format && { format, tools: known, most: isParallel ? Infinity : 1 };
   if (!format) throw badOption("tool_choice", choice, "auto: the model writes calls in an unknown way");
   const callable = tools.filter(({ function: { name } }) => !named || name === named);
-  const grammar = mustCall(format, callable, isParallel && !named, (text) => marks[text] ?? JSON.stringify(text));
+  // A message of Harmony has one call.
+  const grammar = mustCall(format, callable, isParallel && !named && format !== "harmony", (text) => marks[text] ?? JSON.stringify(text));
   return { format, tools: known, most: Infinity, response_format: { type: "grammar" as const, grammar } };
 }
 
@@ -393,6 +291,10 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
   const rules: string[] = [];
   const calls = tools.map(({ function: { name, parameters = {} } }) => {
     if (format === "mistral_args") return `${JSON.stringify(name)} ${mark("[ARGS]")} ${json({ type: "object", ...parameters })}`;
+    if (format === "harmony") {
+      const head = [mark("<|channel|>"), JSON.stringify(`commentary to=functions.${name} `), mark("<|constrain|>"), '"json"', mark("<|message|>")];
+      return [...head, json({ type: "object", ...parameters })].join(" ");
+    }
     if (format === "gemma" || format === "gemma4")
       return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark(QUOTES[format]), rules)}`;
     if (format === "xml") return xmlCall(name, parameters, rules);
@@ -409,6 +311,7 @@ function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, 
     gemma: ["", `${mark("<start_function_call>")} ${any} ${mark("<end_function_call>")}`, "", ""],
     gemma4: ["", `${mark("<|tool_call>")} ${any} ${mark("<tool_call|>")}`, "", ""],
     lfm2: [`${mark("<|tool_call_start|>")} "["`, any, '", "', `"]" ${mark("<|tool_call_end|>")}`],
+    harmony: ["", any, "", ""],
   }[format];
   return [`start: ${before} one ${several ? `(${between} one)*` : ""} ${after}`, `one: ${one}`, ...calls.map((call, i) => `call_${i}: ${call}`), ...rules].join(
     "\n",

@@ -121,7 +121,13 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    loaded = { device, memory: instances?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
+    loaded = {
+      device,
+      memory: instances?.memory() ?? session.memory(),
+      warnings: [...warnings, ...session.warnings()],
+      toolFormat: session.tool_format(),
+      reasoningFormat: session.reasoning_format(),
+    };
     return loaded;
   },
 

@@ -7,7 +7,7 @@ use crate::gpu::{Counters, DeviceInfo};
 use crate::model::Memory;
 use crate::options::{Arithmetic, GenerateOptions};
 use crate::speculate::Stats;
-use crate::text::{Tokenizer, ToolFormat};
+use crate::text::{ReasoningFormat, Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
 /// A loaded target, with its executor `E`. Every executor generates the same text.
@@ -75,6 +75,11 @@ impl<E: Executor + ?Sized> Generator<E> {
     /// Returns the format of tool calls in the target's chat template; `None` if the template has no known format.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         self.prompts.template.as_ref()?.tool_format()
+    }
+
+    /// Returns the format of thoughts in the target's chat template; `None` if the template has none.
+    pub fn reasoning_format(&self) -> Option<ReasoningFormat> {
+        self.prompts.template.as_ref()?.reasoning_format()
     }
 
     /// Returns the tokens of a prompt. The chat options apply.

@@ -190,13 +190,16 @@ impl Fields {
         Self(fields.iter().map(field).collect())
     }
 
-    /// Returns the names of non-empty fields other than those that every message may have, and whether each was read.
+    /// Returns the names of non-empty fields other than those that every message may have, and whether each was read. Templates may omit
+    /// the thoughts of earlier answers.
     pub fn more(&self) -> impl Iterator<Item = (&str, bool)> {
         // The position of an answer to a call also identifies the call and its function, so a template may ignore `name`.
         let is_answer = self.0.iter().any(|field| field.name == "tool_call_id");
-        let known: &[&str] =
-            if is_answer { &["role", "content", "tool_call_id", "name"] } else { &["role", "content", "tool_call_id"] };
-        let more = self.0.iter().filter(move |field| field.is_data && !known.contains(&field.name.as_str()));
+        let is_known = move |name: &str| match name {
+            "role" | "content" | "tool_call_id" | "reasoning_content" | "thinking" => true,
+            name => is_answer && name == "name",
+        };
+        let more = self.0.iter().filter(move |field| field.is_data && !is_known(&field.name));
         more.map(|field| (field.name.as_str(), field.seen.load(Relaxed)))
     }
 }

@@ -19,7 +19,7 @@ pub use chat::ChatInput;
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
-pub use template::{ChatTemplate, ToolFormat};
+pub use template::{ChatTemplate, ReasoningFormat, ToolFormat};
 pub use template::{DEFAULT, NAMED, named_file};
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;

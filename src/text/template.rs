@@ -41,10 +41,13 @@ pub enum ToolFormat {
     Gemma4,
     /// `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON between the marks: LFM2.
     Lfm2,
+    /// A message `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{}`: gpt-oss.
+    Harmony,
 }
 
 /// Text in a template that identifies a format. The first match counts.
-const TOOL_FORMATS: [(&str, ToolFormat); 9] = [
+const TOOL_FORMATS: [(&str, ToolFormat); 10] = [
+    (HARMONY, ToolFormat::Harmony),
     ("<|tool_call>", ToolFormat::Gemma4),
     ("<|tool_call_start|>", ToolFormat::Lfm2),
     ("<|tool_list_start|>", ToolFormat::Lfm2),
@@ -55,6 +58,48 @@ const TOOL_FORMATS: [(&str, ToolFormat); 9] = [
     ("<tool_call>", ToolFormat::Hermes),
     ("\"parameters\": ", ToolFormat::Llama),
 ];
+
+/// Format of a model's thoughts before its answer, recognised by its chat template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningFormat {
+    /// `<think>...</think>`.
+    Think,
+    /// `[THINK]...[/THINK]`: Ministral 3.
+    Brackets,
+    /// `<|channel>thought ... <channel|>`: Gemma 4.
+    Channel,
+    /// Messages, each with a channel: gpt-oss.
+    Harmony,
+}
+
+/// Text in a template that identifies a format. The first match counts.
+const REASONING_FORMATS: [(&str, ReasoningFormat); 4] = [
+    (HARMONY, ReasoningFormat::Harmony),
+    ("<|channel>", ReasoningFormat::Channel),
+    ("[THINK]", ReasoningFormat::Brackets),
+    ("think>", ReasoningFormat::Think),
+];
+
+/// Returns a message's fields under the template's names: thoughts may be `thinking`, or have no name.
+fn fitted(fields: &Map<String, Json>, source: &str) -> Map<String, Json> {
+    let mut fields = fields.clone();
+    if !source.contains("reasoning_content") {
+        let thoughts = fields.shift_remove("reasoning_content");
+        let is_named = ["message.thinking", "\"thinking\"", "'thinking'"].iter().any(|name| source.contains(name));
+        if let Some(thoughts) = thoughts.filter(|_| is_named) {
+            fields.entry("thinking").or_insert(thoughts);
+        }
+    }
+    // Harmony's template searches the content for marks, which fails for null.
+    if source.contains(HARMONY) && fields.get("content").is_some_and(Json::is_null) {
+        fields.shift_remove("content");
+    }
+    fields
+}
+
+/// Mark of a message's channel in Harmony.
+const HARMONY: &str = "<|channel|>";
 
 const MAX_SOURCE: usize = 64 << 10;
 const MAX_OUTPUT: usize = 4 << 20;
@@ -140,6 +185,12 @@ impl ChatTemplate {
         TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 
+    /// Returns the format of thoughts; `None` if the template does not mention any.
+    pub fn reasoning_format(&self) -> Option<ReasoningFormat> {
+        let source = self.sources.get(DEFAULT).or_else(|| self.sources.get("tool_use"))?;
+        REASONING_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
+    }
+
     /// Returns the end-of-text token from `tokenizer_config.json` and the token that the template writes after an answer.
     pub(crate) fn ends(&self, tokenizer: &Tokenizer) -> [Option<u32>; 2] {
         let end_of_text = self.special_tokens.iter().find(|(name, _)| name == "eos_token");
@@ -196,9 +247,10 @@ impl ChatTemplate {
         let beginning = chat.beginning()?;
         let (name, source) = self.choose(chat);
         let see = |fields: &Map<String, Json>| Arc::new(Fields::new(fields, change));
-        let mut views: Vec<_> = chat.messages.iter().map(|message| see(message.fields())).collect();
+        let see_message = |message: &Message| see(&fitted(message.fields(), source));
+        let mut views: Vec<_> = chat.messages.iter().map(see_message).collect();
         if let (Some(message), Some(last)) = (beginning, views.last_mut()) {
-            *last = see(message.clone().and(END).fields());
+            *last = see_message(&message.clone().and(END));
         }
         let mut variables = self.special_tokens.clone();
         for (name, value) in chat.kwargs.into_iter().flatten() {

@@ -1,14 +1,15 @@
-// Calls of tools: what models write, apart, whole and piece by piece.
+// Calls of tools and thoughts: what models write, apart, whole and piece by piece.
 import { readFileSync } from "node:fs";
 import { check, equal, faults, open } from "./harness.mjs";
-import { AnswerReader, calling, readAnswer } from "../../dist/tools.js";
+import { AnswerReader, readAnswer } from "../../dist/answers.js";
+import { calling } from "../../dist/tools.js";
 
 /** Schemas of the parameters of each tool. */
 const TOOLS = {
   get_weather: { properties: { place: { type: "string" }, days: { type: "integer" }, zip: { type: ["string", "null"] }, unit: { enum: ["1", 2] }, more: {} } },
   clock: undefined,
 };
-/** By format: what a model writes, the content in it, and its calls as `[name, arguments]`. */
+/** By format: what a model writes, the content in it, its calls as `[name, arguments]`, its thoughts, and whether the prompt began them. */
 const ANSWERS = {
   hermes: [
     ["It is sunny. ", "It is sunny. ", []],
@@ -29,15 +30,22 @@ const ANSWERS = {
     // A call drafted in a thought is no call, also in a thought that the prompt opened; a mark in arguments is no thought.
     [
       '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',
-      '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',
+      "No.",
       [],
+      'Perhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>',
     ],
-    ['<think>\nSo <tool_call>{"name": "clock", "arguments": {}}</tool_call>', '<think>\nSo <tool_call>{"name": "clock", "arguments": {}}</tool_call>', []],
+    ['<think>\nSo <tool_call>{"name": "clock", "arguments": {}}</tool_call>', "", [], 'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>'],
     [
       'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\n\n<tool_call>{"name": "clock", "arguments": {"a": 1}}</tool_call>',
-      'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>',
+      "",
       [["clock", '{"a": 1}']],
+      'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>',
+      true,
     ],
+    ["\n</think>\n\nFine.", "Fine.", [], "", true],
+    ["Not yet <", "", [], "Not yet <", true],
+    ["<think>", "", []],
+    ["<thin ice", "<thin ice", []],
     ['<tool_call>{"name": "clock", "arguments": {"a": "</think>"}}</tool_call>', "", [["clock", '{"a": "</think>"}']]],
     // Control characters in strings, after a backslash too; those between values are JSON.
     ['<tool_call>\n{"name": "clock", "arguments": {\n"a": "1\n\t2\r\n\\\\\n\\\n"}}\n</tool_call>', "", [["clock", '{\n"a": "1\\n\\t2\\r\\n\\\\\\n\\n"}']]],
@@ -123,7 +131,7 @@ const ANSWERS = {
     ["<tool_call><function=clock><parameter=a>1</parameter></tool_call> Done.", "Done.", [["clock", '{"a": "1"}']]],
     ["<tool_call><function=other></function></tool_call>", "<tool_call><function=other></function></tool_call>", []],
     ["<tool_call><function=clock> now", "<tool_call><function=clock> now", []],
-    ["Think.\n</think>\n\n<tool_call><function=clock></function></tool_call>", "Think.\n</think>", [["clock", "{}"]]],
+    ["Think.\n</think>\n\n<tool_call><function=clock></function></tool_call>", "", [["clock", "{}"]], "Think.", true],
   ],
   lfm2: [
     [
@@ -148,6 +156,37 @@ const ANSWERS = {
     ["<|tool_call_start|>[clock()]<|tool_call_end|>clock() it is", "clock() it is", [["clock", "{}"]]],
     ['<|tool_call_start|>[clock(a="b', '<|tool_call_start|>[clock(a="b', []],
   ],
+  harmony: [
+    ["<|channel|>analysis<|message|>Hm.\n<|end|><|start|>assistant<|channel|>final<|message|>Fine.", "Fine.", [], "Hm."],
+    [
+      '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"place": "Bern"}',
+      "",
+      [["get_weather", '{"place": "Bern"}']],
+      "Hm.",
+    ],
+    // A preamble, the recipient before the channel, and arguments that are missing.
+    [
+      "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant to=functions.clock<|channel|>commentary json<|message|><|call|>",
+      "I look.",
+      [["clock", "{}"]],
+    ],
+    // No tool of this request, no head, a head that is cut off.
+    ["<|channel|>commentary to=browser.open<|message|>{}<|call|>", "", [], "{}"],
+    ['{"a": 1}', '{"a": 1}', []],
+    ["Fine.<|end|><|start|>assistant<|channel|>fin", "Fine.", []],
+  ],
+};
+/** Answers of models that call no tool here, by the format of their thoughts. */
+const THOUGHTS = {
+  think: [["<think>\nHm, <b>.\n</think>\n\n Fine. ", "Fine. ", [], "Hm, <b>."]],
+  brackets: [
+    ["[THINK]Hm.[/THINK]Fine.", "Fine.", [], "Hm."],
+    ["[THIN] is fine.", "[THIN] is fine.", []],
+  ],
+  channel: [
+    ["<|channel>thought\nHm.\n<channel|>Fine.", "Fine.", [], "Hm."],
+    ["<|channel>thought\n<channel|>Fine.", "Fine.", []],
+  ],
 };
 /** The draft model with a template that has words for calls, and wants their arguments as objects. */
 const TEMPLATE =
@@ -161,32 +200,39 @@ const WORDS = {
   gemma4: "<|tool_call>",
   lfm2: "<|tool_call_start|>",
   xml: "<tool_call><function=><parameter=",
+  harmony: "<|channel|>",
+  think: "{{ 'Once upon a time there was <think>' if add_generation_prompt }}",
 };
 faults.calling = (_, response, rest) => {
   const format = rest.shift();
   if (!/^tokenizer(_config)?\.json$/.test(rest.at(-1))) return;
   const text = readFileSync(new URL(`../../models/tales/draft/${rest.at(-1)}`, import.meta.url), "utf8").replaceAll('"<|im_start|>"', '"[TOOL_CALLS]"');
-  const changed = rest.at(-1) === "tokenizer.json" ? {} : { chat_template: TEMPLATE.replace("<tool_call>", WORDS[format]) };
+  const changed =
+    rest.at(-1) === "tokenizer.json" ? {} : { chat_template: format === "think" ? TEMPLATE + WORDS.think : TEMPLATE.replace("<tool_call>", WORDS[format]) };
   response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ ...JSON.parse(text), ...changed }));
 };
 let page;
 export const after = () => page?.close();
 
+const reading = (toolFormat) => ({ tools: TOOLS, toolFormat, reasoningFormat: toolFormat === "harmony" ? toolFormat : null });
+
 const apart = (calls) => calls.map(({ name, arguments: json }) => [name, json]);
 
 export const tests = {
   "answers in every format are told apart from calls, whole and piece by piece"() {
-    for (const [format, answers] of Object.entries(ANSWERS)) {
-      for (const [text, content, calls] of answers) {
-        const whole = readAnswer(text, format, TOOLS, true);
-        equal([whole.content, apart(whole.calls)], [content, calls], `${format}: ${text}`);
+    const thinking = Object.entries(THOUGHTS).map(([format, answers]) => [format, answers, { ...reading(null), reasoningFormat: format }]);
+    for (const [format, answers, how] of [...Object.entries(ANSWERS).map(([format, answers]) => [format, answers, reading(format)]), ...thinking]) {
+      for (const [text, content, calls, reasoning = "", isOpen = false] of answers) {
+        const whole = readAnswer(text, { ...how, isOpen }, true);
+        equal([whole.reasoning, whole.content, apart(whole.calls)], [reasoning, content, calls], `${format}: ${text}`);
         for (const size of [1, 2, 3, 7]) {
-          const reader = new AnswerReader(format, TOOLS);
+          const reader = new AnswerReader({ ...how, isOpen });
           const deltas = [];
           for (let at = 0; at < text.length; at += size) deltas.push(...reader.read(text.slice(at, at + size)));
           deltas.push(...reader.read("", true));
-          const written = { content: "", calls: [] };
-          for (const { content = "", tool_calls = [] } of deltas) {
+          const written = { reasoning: "", content: "", calls: [] };
+          for (const { reasoning_content = "", content = "", tool_calls = [] } of deltas) {
+            written.reasoning += reasoning_content;
             written.content += content;
             for (const {
               index,
@@ -203,7 +249,7 @@ export const tests = {
               (written.calls[index] ??= [name, ""])[1] += json;
             }
           }
-          equal([written.content, written.calls], [content, calls], `${format}, by ${size}: ${text}`);
+          equal([written.reasoning, written.content, written.calls], [reasoning, content, calls], `${format}, by ${size}: ${text}`);
           equal(
             reader.calls.map(({ function: { name, arguments: json } }) => [name, json]),
             calls,
@@ -223,6 +269,14 @@ export const tests = {
       "[TOOL_CALLS]",
       "[ARGS]",
       "<|python_tag|>",
+      "<think>",
+      "</think>",
+      "<|channel|>",
+      "analysis",
+      "to=functions.clock",
+      "<|message|>",
+      "<|end|>",
+      "<|start|>assistant",
       "<start_function_call>",
       "<end_function_call>",
       "<|tool_call>",
@@ -260,14 +314,18 @@ export const tests = {
     for (let round = 0; round < 4000; round += 1) {
       const text = Array.from({ length: 1 + random(14) }, () => parts[random(parts.length)]).join("");
       for (const format of Object.keys(ANSWERS)) {
-        const reader = new AnswerReader(format, TOOLS);
-        let content = "";
-        for (const piece of text.match(/.{1,5}/gs)) for (const delta of reader.read(piece)) content += delta.content ?? "";
-        for (const delta of reader.read("", true)) content += delta.content ?? "";
-        const whole = readAnswer(text, format, TOOLS, true);
+        const how = { ...reading(format), isOpen: random(2) === 1 };
+        const reader = new AnswerReader(how);
+        let [reasoning, content] = ["", ""];
+        const deltas = text.match(/.{1,5}/gs).flatMap((piece) => reader.read(piece));
+        for (const delta of [...deltas, ...reader.read("", true)]) {
+          reasoning += delta.reasoning_content ?? "";
+          content += delta.content ?? "";
+        }
+        const whole = readAnswer(text, how, true);
         equal(
-          [content, reader.calls.map(({ function: { name, arguments: json } }) => [name, json])],
-          [whole.content, apart(whole.calls)],
+          [reasoning, content, reader.calls.map(({ function: { name, arguments: json } }) => [name, json])],
+          [whole.reasoning, whole.content, apart(whole.calls)],
           `${format}: ${JSON.stringify(text)}`,
         );
       }
@@ -398,7 +456,7 @@ export const tests = {
       units: { enum: ["C", 1] },
     };
     const parameters = { type: "object", properties, required: ["city", "more"], additionalProperties: false };
-    for (const format of ["mistral", "mistral_args", "gemma", "gemma4", "lfm2", "xml"]) {
+    for (const format of ["mistral", "mistral_args", "gemma", "gemma4", "lfm2", "xml", "harmony"]) {
       const { whole, plain, found } = await page.evaluate(
         async ([format, parameters]) => {
           const engine = await Engine.load(`/calling/${format}/models/tales/draft`, { device: "cpu", max_context: 1024 });
@@ -433,5 +491,34 @@ export const tests = {
       );
       if (format.startsWith("mistral")) equal(logprobs.content[0].token, "[TOOL_CALLS]", "the first token");
     }
+  },
+
+  async "thoughts are apart from content, also where the prompt begins them, but not where a grammar leaves no room"() {
+    page ??= await open();
+    const told = await page.evaluate(async () => {
+      const engine = await Engine.load("/calling/think/models/tales/draft", { device: "cpu", max_context: 1024 });
+      const messages = [{ role: "user", content: "The weather?" }];
+      const create = (more) => engine.chat.completions.create({ messages, max_tokens: 12, ...more });
+      const { text } = await engine.generate(messages, { max_new_tokens: 12 }).result;
+      const whole = await create({});
+      const deltas = [];
+      for await (const { choices } of await create({ stream: true })) deltas.push(choices[0].delta);
+      const schema = { enum: ["rain", "sun"] };
+      const forced = await create({ response_format: { type: "json_schema", json_schema: { name: "sky", schema } } });
+      const asIs = await create({ skip_special_tokens: true });
+      const next = await create({ messages: [...messages, whole.choices[0].message, ...messages], max_tokens: 1 });
+      const format = engine.reasoningFormat;
+      engine.close();
+      return { text, deltas, messages: [whole, forced, asIs, next].map(({ choices: [{ message }] }) => message), format };
+    });
+    const [whole, forced, asIs, next] = told.messages;
+    const thought = told.text.trim();
+    equal([told.format, whole.content, whole.reasoning_content], ["think", "", thought], "all of it is a thought");
+    check(thought.length > 0, "the model thought");
+    const joined = (key) => told.deltas.map(({ [key]: part = "" }) => part).join("");
+    equal([joined("content"), joined("reasoning_content")], ["", thought], "streamed");
+    check(["rain", "sun"].includes(JSON.parse(forced.content)) && !("reasoning_content" in forced), JSON.stringify(forced));
+    equal([asIs.content, asIs.reasoning_content], [told.text, undefined], "what the request reads itself is as it is");
+    check(next.reasoning_content !== undefined, "an answer can be a message");
   },
 };

@@ -26,7 +26,9 @@ function spoken(said, refused = []) {
   async function* chunks() {
     const chunk = (delta, finish_reason = null) => ({ choices: [{ delta, finish_reason }] });
     yield chunk({ role: "assistant", content: "" });
-    const deltas = (answers?.shift() ?? said).map((piece) => (typeof piece === "string" ? { content: piece } : { tool_calls: [piece] }));
+    const deltas = (answers?.shift() ?? said).map((piece) =>
+      typeof piece === "string" ? { content: piece } : piece.reasoning_content ? piece : { tool_calls: [piece] },
+    );
     for (const delta of deltas) {
       if (delta.tool_calls?.[0] instanceof Error) throw delta.tool_calls[0];
       yield chunk(delta);
@@ -223,11 +225,35 @@ test("a conversation with tools arrives as chat templates know it", async () => 
   deepEqual(bodies[0].messages, [
     { role: "system", content: "Be brief." },
     { role: "user", content: "How is it?" },
-    { role: "assistant", content: "Wait.", tool_calls: [{ id: "1", type: "function", function: { name: "weather", arguments: { name: "Rome" } } }] },
+    {
+      role: "assistant",
+      content: "Wait.",
+      reasoning_content: "Hm.",
+      tool_calls: [{ id: "1", type: "function", function: { name: "weather", arguments: { name: "Rome" } } }],
+    },
     { role: "tool", tool_call_id: "1", name: "weather", content: '{"sun":true}' },
   ]);
   const picture = { role: "user", content: [{ type: "file", mediaType: "image/png", data: "AAAA" }] };
   await rejects(generateText({ model, messages: [picture], maxRetries: 0 }), { code: "bad-option" });
+});
+
+test("thoughts are apart from the text, whole and streamed", async () => {
+  const answer = [{ reasoning_content: "Hm, " }, { reasoning_content: "sun." }, "Sun", "ny."];
+  const { text, reasoningText } = await generateText({ model: spoken(answer).model, prompt });
+  deepEqual([text, reasoningText], ["Sunny.", "Hm, sun."]);
+  const { fullStream } = streamText({ model: spoken(answer).model, prompt });
+  const parts = [];
+  for await (const part of fullStream) if (/^(text|reasoning)-/.test(part.type)) parts.push([part.type, part.text ?? ""]);
+  deepEqual(parts, [
+    ["reasoning-start", ""],
+    ["reasoning-delta", "Hm, "],
+    ["reasoning-delta", "sun."],
+    ["reasoning-end", ""],
+    ["text-start", ""],
+    ["text-delta", "Sun"],
+    ["text-delta", "ny."],
+    ["text-end", ""],
+  ]);
 });
 
 test("structured output asks the engine for the schema, and streams partial objects", async () => {

@@ -3,7 +3,7 @@
 //! `tests/golden/templates/` has the templates and their renderings by its `templates.py`. `FORETOKEN_TEMPLATES_DIR` selects another
 //! folder of this kind.
 
-use foretoken::internals::text::{ChatInput, ChatTemplate, ToolFormat};
+use foretoken::internals::text::{ChatInput, ChatTemplate, ReasoningFormat, ToolFormat};
 use foretoken::{Error, Message};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -78,10 +78,45 @@ fn templates_tell_how_calls_are_written() {
     assert_eq!(format("gemma-4"), Some(ToolFormat::Gemma4));
     assert_eq!(format("lfm2"), Some(ToolFormat::Lfm2));
     assert_eq!(format("qwen3.5"), Some(ToolFormat::Xml));
+    assert_eq!(format("like-gpt-oss"), Some(ToolFormat::Harmony));
     assert_eq!(format("smollm2"), None);
     let named = br#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "<tool_call>"}]}"#;
     let template = ChatTemplate::from_files(Some(named), None).unwrap().unwrap();
     assert_eq!(template.tool_format(), Some(ToolFormat::Hermes));
+}
+
+#[test]
+fn formats_of_thoughts_are_recognised_by_the_template() {
+    let format = |source: &[u8]| ChatTemplate::from_files(None, Some(source)).unwrap().unwrap().reasoning_format();
+    let of_file = |name: &str| format(&std::fs::read(folder().join(format!("{name}.jinja"))).unwrap());
+    assert_eq!(of_file("qwen3"), Some(ReasoningFormat::Think));
+    assert_eq!(of_file("qwen3.5"), Some(ReasoningFormat::Think));
+    assert_eq!(of_file("smollm3"), Some(ReasoningFormat::Think));
+    assert_eq!(of_file("gemma-4"), Some(ReasoningFormat::Channel));
+    assert_eq!(of_file("like-gpt-oss"), Some(ReasoningFormat::Harmony));
+    assert_eq!(of_file("qwen2.5"), None);
+    assert_eq!(format(b"{{ '[THINK]' + messages[0].content + '[/THINK]' }}"), Some(ReasoningFormat::Brackets));
+}
+
+/// An answer from the API can be a message again, whatever its template calls thoughts.
+#[test]
+fn thoughts_of_earlier_answers_reach_templates_under_their_name() {
+    let call = serde_json::json!({ "type": "function", "function": { "name": "clock", "arguments": "{}" } });
+    let answer = serde_json::json!({
+        "role": "assistant", "content": null, "reasoning_content": "Hm.", "refusal": null, "tool_calls": [call],
+    });
+    let messages = [Message::new("user", "The time?"), Message::try_from(answer).unwrap()];
+    let with_source = |source: &[u8]| {
+        let template = ChatTemplate::from_files(None, Some(source)).unwrap().unwrap();
+        template.render(&ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) }).unwrap()
+    };
+    let of_file = |name: &str| with_source(&std::fs::read(folder().join(format!("{name}.jinja"))).unwrap());
+    assert!(of_file("qwen3.5").contains("<think>\nHm.\n</think>"));
+    let harmony = of_file("like-gpt-oss");
+    let wanted = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.clock<|channel|>commentary json<|message|>{}";
+    assert!(harmony.contains(wanted), "{harmony}");
+    let none = with_source(b"{% for m in messages %}{{ m.role }} {{ m.tool_calls }};{% endfor %}");
+    assert!(!none.contains("Hm."), "{none}");
 }
 
 #[test]

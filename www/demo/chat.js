@@ -117,7 +117,11 @@ async function answer(signal) {
   const engine = await need(signal);
   say("Writing.");
   const question = messages();
-  const view = new MessageView("assistant", "", Boolean(form.response_format));
+  const options = { ...DEFAULTS, do_sample, ...settings, ...form };
+  const { reasoningFormat } = engine;
+  const goesOn = reasoningFormat === "think" && !form.response_format && (await (await import("../answers.js")).endsInThought(engine, question, settings));
+  const begun = goesOn ? "<think>" : "";
+  const view = new MessageView("assistant", begun, Boolean(form.response_format));
   view.around = follow;
   views.push(view);
   show();
@@ -125,7 +129,7 @@ async function answer(signal) {
   at("answered").textContent = "";
   let stats;
   try {
-    const stream = engine.generate(question, { ...DEFAULTS, do_sample, ...settings, ...form, signal });
+    const stream = engine.generate(question, { ...(reasoningFormat && { skip_special_tokens: false }), ...options, signal });
     for await (const { tokens } of stream) {
       view.add(tokens);
     }
@@ -134,7 +138,7 @@ async function answer(signal) {
   } catch (error) {
     stats = error.detail?.stats;
     refuseForm(error);
-    if (!view.content) views.pop();
+    if (view.content === begun) views.pop();
     throw error;
   } finally {
     view.finish(stats, engine.warnings);

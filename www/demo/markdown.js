@@ -77,8 +77,9 @@ function table({ header, rows }) {
   return make("div", { className: "wide", tabIndex: 0, role: "group", ariaLabel: "Table" }, grid);
 }
 
-/** Thoughts before an answer. */
-const THOUGHT = /^\s*<think>([\s\S]*?)(<\/think>|$)/;
+/** Thoughts before an answer, as models mark them. */
+const THOUGHT = /^\s*(?:<think>|\[THINK\]|<\|channel>thought)([\s\S]*?)(<\/think>|\[\/THINK\]|<channel\|>|$)/;
+const OPENING = ["<think>", "[THINK]", "<|channel>thought"];
 
 /** Growing Markdown in an element. Unchanged blocks keep their nodes, with selection and focus. */
 export class Markdown {
@@ -92,7 +93,7 @@ export class Markdown {
 
   draw(text, complete = true) {
     // The beginning of a tag.
-    if (!complete && "<think>".startsWith(text.trim())) return;
+    if (!complete && OPENING.some((mark) => mark.startsWith(text.trim()))) return;
     const thought = THOUGHT.exec(text);
     if (thought) this.#think(thought[1], !complete && !thought[2]);
     const tokens = /** @type {any[]} */ (lexer(thought ? text.slice(thought[0].length) : text));
@@ -111,7 +112,7 @@ export class Markdown {
 
   /** Shows thoughts, and folds them when the answer begins, unless the visitor opened or closed them. */
   #think(words, thinking) {
-    const shown = (thinking ? words.replace(/<\/?\w*$/, "") : words).trim();
+    const shown = (thinking ? words.replace(/(?:<\/?\w*|\[\/?\w*)$/, "") : words).trim();
     if (!shown) return;
     if (!this.#thought) {
       const [summary, text] = [make("summary"), document.createTextNode("")];

@@ -210,6 +210,11 @@ impl JsSession {
         to_value(&self.0.tool_format())
     }
 
+    /// Returns the format of thoughts in the chat template; null if it has none.
+    pub fn reasoning_format(&self) -> JsValue {
+        to_value(&self.0.reasoning_format())
+    }
+
     /// Returns the bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`, without those of other workers.
     pub fn memory(&self) -> JsValue {
         let [target, draft] = self.0.executor.memory();

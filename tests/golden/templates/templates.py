@@ -61,6 +61,7 @@ TURNS = [says("system", "Be brief. "), ASK, says("assistant", " Fine. "), says("
 THOUGHT = [ASK, says("assistant", "<think>\nHm, 東京?\n</think>\n\nFine."), says("user", "Why?")]
 REASONED = [ASK, says("assistant", "Fine.", reasoning_content="I looked out."), says("user", "Why?")]
 CALLED = [ASK, calls("get_weather"), says("tool", '{"sky": "blue"}', tool_call_id="call00000", name="get_weather")]
+PONDERED = [ASK, calls("get_weather", reasoning_content="Hm.", thinking="Hm."), says("tool", "blue", name="get_weather", tool_call_id="call00000")]
 TWICE = [ASK, calls("get_weather", "clock", content="I look."), says("tool", "blue"), says("tool", "noon"), says("assistant", "Fine."), says("user", "Sure?")]
 CHATS = {
     "one": dict(messages=[ASK]),
@@ -75,6 +76,7 @@ CHATS = {
     "tools alone": dict(messages=[ASK], tools=[WEATHER]),
     "called": dict(messages=CALLED, tools=[WEATHER]),
     "called twice": dict(messages=TWICE, tools=[WEATHER, CLOCK]),
+    "pondered": dict(messages=PONDERED, tools=[WEATHER]),
     "documents": dict(messages=TURNS, documents=[{"title": "Sky", "text": "It is blue."}, {"title": "Sea", "text": "So is it."}]),
     "continued": dict(messages=TURNS[:3], continue_final_message=True, add_generation_prompt=False),
     "roles": dict(messages=[says("assistant", "Hello."), says("system", "Late."), ASK, ASK]),
