@@ -3,6 +3,7 @@ const KEYS = KEY_DIM / 4u;
 @group(0) @binding(4) var<storage, read> rates: array<f32>;      // (value_heads)
 @group(0) @binding(5) var<storage, read> bias: array<f32>;       // (value_heads)
 @group(0) @binding(7) var<storage, read_write> y: array<f32>;    // (rows, value_heads, value_dim)
+@group(0) @binding(9) var<storage, read> skip: array<f32>;       // (value_heads)
 
 // q and k of a position, unnormalised: one copy for even positions, one for odd ones.
 var<workgroup> queries: array<f32, 2u * KEY_DIM>;
@@ -83,9 +84,10 @@ fn main(
                 v = result;
             }
         }
-        let strength = 1.0 / (1.0 + exp(-input(position, conv_width + head)));
         let x = input(position, conv_width + dims.value_heads + head) + bias[head];
-        let decay = exp(-rates[head] * (max(x, 0.0) + log(1.0 + exp(-abs(x)))));
+        let speed = max(x, 0.0) + log(1.0 + exp(-abs(x)));
+        let decay = exp(-rates[head] * speed);
+        let strength = select(speed, 1.0 / (1.0 + exp(-input(position, conv_width + head))), dims.replaces == 1u);
         workgroupBarrier();
         var known = 0.0;
         var lengths = vec2f(0.0);
@@ -96,15 +98,16 @@ fn main(
             known += dot(state[i], k);
             lengths += vec2f(dot(q, q), dot(k, k));
         }
-        let scales = inverseSqrt(lengths + 1e-6) * vec2f(inverseSqrt(f32(KEY_DIM)), 1.0);
-        let change = (v - known * scales.y) * strength * scales.y;
+        let unit = inverseSqrt(lengths + 1e-6) * vec2f(inverseSqrt(f32(KEY_DIM)), 1.0);
+        let scales = select(vec2f(1.0), unit, dims.replaces == 1u);
+        let change = (v - select(0.0, known * scales.y, dims.replaces == 1u)) * strength * scales.y;
         var sum = 0.0;
         for (var i = 0u; i < KEYS; i += 1u) {
             state[i] += change * key4(copy + 4u * i);
             sum += dot(state[i], query4(copy + 4u * i));
         }
         if (has_column && position >= step.position) {
-            y[(position - step.position) * dims.stride + head * dims.value_dim + column] = sum * scales.x;
+            y[(position - step.position) * dims.stride + head * dims.value_dim + column] = fma(skip[head], v, sum * scales.x);
         }
     }
     // Keeps the inputs of rows that the saved state does not contain.

@@ -109,9 +109,10 @@ fn mlp(spec: &ModelSpec, layer: &LayerSpec) -> String {
 fn mixer(layer: &LayerSpec) -> String {
     match &layer.mixer {
         Mixer::ShortConv { taps } => format!("a convolution over {taps} positions"),
-        Mixer::DeltaNet(DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps }) => format!(
-            "a delta net: {value_heads} states of {key_dim} x {value_dim}, {key_heads} heads of q and k, after a convolution over \
-             {taps} positions"
+        Mixer::DeltaNet(DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps, replaces }) => format!(
+            "{}: {value_heads} states of {key_dim} x {value_dim}, {key_heads} heads of q and k, after a convolution over \
+             {taps} positions",
+            if *replaces { "a delta net" } else { "Mamba-2" },
         ),
         Mixer::Attention(AttentionSpec { heads, kv_heads, head_dim, window, rope, kv_layer, values_are_keys }) => {
             let seen =

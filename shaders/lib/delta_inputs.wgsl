@@ -10,6 +10,7 @@ struct DeltaDims {
     first_input: u32,  // first float of these inputs in `states`
     width: u32,        // floats per row of projected
     stride: u32,       // floats per row of y
+    replaces: u32,     // 1: delta net; 0: Mamba-2
     tiled: u32,        // 1: heads of v that share a head of k are key_heads apart; 0: they are adjacent
 }
 
@@ -17,6 +18,7 @@ struct DeltaDims {
 @group(0) @binding(1) var<uniform> dims: DeltaDims;
 @group(0) @binding(2) var<storage, read> projected: array<f32>;  // (rows, width): q, k, v, write strengths, decays, gates
 @group(0) @binding(3) var<storage, read> weights: array<f32>;    // (q k v, taps), the row's own position last
+@group(0) @binding(8) var<storage, read> conv_bias: array<f32>;  // (q k v)
 @group(0) @binding(6) var<storage, read_write> states: array<f32>;  // slots and inputs, as in src/model/history.rs
 
 fn input_width() -> u32 {
@@ -44,7 +46,7 @@ fn conv_input(position: i32, i: u32, channel: u32, saved: u32) -> f32 {
 
 // Result of the convolution at a position, after SiLU.
 fn convolved(position: u32, i: u32, channel: u32, saved: u32) -> f32 {
-    var sum = 0.0;
+    var sum = conv_bias[i];
     for (var tap = 0u; tap < dims.taps; tap += 1u) {
         let at = i32(position + tap + 1u) - i32(dims.taps);
         sum = fma(conv_input(at, i, channel, saved), weights[i * dims.taps + tap], sum);

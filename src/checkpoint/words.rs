@@ -111,9 +111,9 @@ impl WordFiles<'_> {
                 None => values.insert(word.into(), value),
             };
         }
-        // Layers without keys and values have convolutions.
+        // Layers without keys and values are recurrent.
         if let Some(Value::Array(all)) = values.get("num_key_value_heads").cloned() {
-            let kind = |heads: &Value| if heads.as_u64() == Some(0) { "conv" } else { "full_attention" };
+            let kind = |heads: &Value| if heads.as_u64() == Some(0) { "recurrent" } else { "full_attention" };
             values.insert("layer_types".into(), all.iter().map(kind).collect());
             let (windowed, global): (Vec<_>, Vec<_>) = match values.get("sliding_window_pattern") {
                 Some(Value::Array(slides)) => all.into_iter().zip(slides).partition(|(_, slides)| **slides == true),
@@ -194,6 +194,10 @@ impl WordFiles<'_> {
             let divisor = yarn_growth(factor, number("rope.scaling.yarn_log_multiplier", 0.0));
             let attention = number("rope.scaling.attn_factor", 1.0) * yarn_growth(factor, 1.0) / divisor;
             scaling.insert("attention_factor".into(), attention.into());
+        }
+        // A flag of Granite's files, for models without rotation.
+        if self.get("rope.scaling.finetuned") == Some(Value::Bool(false)) {
+            values.insert("position_embedding_type".into(), "nope".into());
         }
         self.add_factors(weights, &mut scaling).await?;
         values.insert("rope_scaling".into(), scaling.into());

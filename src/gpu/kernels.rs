@@ -71,9 +71,9 @@ pub enum Kernel {
     AttentionMerge,
     /// Short convolution over positions.
     ShortConv,
-    /// Gated delta net, with this many elements per head of q and k.
+    /// Gated delta net or Mamba-2, with this many elements per head of q and k.
     DeltaNet(u32),
-    /// Gates of heads, after a norm in delta nets.
+    /// Gates of heads, after a norm in delta nets, and before one in Mamba-2.
     GateHeads,
     /// Router's results -> experts of each row.
     Route,

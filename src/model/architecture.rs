@@ -1,7 +1,7 @@
 //! Table of architectures with the facts about each. No other module checks which architecture a model has.
 
 use super::names::{Names, Naming};
-use super::spec::{AttentionGate, ExpertScores, QkNorm};
+use super::spec::{AttentionGate, DeltaSpec, ExpertScores, QkNorm};
 use super::table;
 use crate::error::{Error, Result};
 use serde::Serialize;
@@ -203,7 +203,7 @@ pub(super) enum Unrotated {
     Listed,
     /// Those without a window, if the model has one.
     WithoutWindow,
-    /// All, if `position_embedding_type` is "nope".
+    /// All, unless `position_embedding_type` is "rope"; in GGUF files, if it is "nope".
     ByType,
 }
 
@@ -237,6 +237,8 @@ pub(super) struct ExpertFacts {
     pub dense: usize,
     /// Default of `shared_expert_intermediate_size`; `None`: there is no shared expert.
     pub shared: Option<usize>,
+    /// `true`: without experts, their number is 0, and layers with experts also have an MLP.
+    pub optional: bool,
     /// `true`: if `enable_moe_block` is true, layers have both an MLP and experts, and the keys above have no defaults.
     pub with_mlp: bool,
 }
@@ -315,8 +317,8 @@ pub(super) struct Facts {
     pub experts: Option<ExpertFacts>,
     /// Default of `conv_L_cache`, the taps of short convolutions; `None`: no layer has one.
     pub short_conv: Option<usize>,
-    /// `true`: layers without attention are delta nets.
-    pub delta_net: bool,
+    /// Layers without attention, with the defaults of their sizes; `None`: they are no delta nets.
+    pub delta_net: Option<DeltaSpec>,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
     /// `true`: embedding rows are normalised.

@@ -226,7 +226,10 @@ fn check_vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<()
         if part.experts > 1 {
             weights.expect(&part.tensor, &[part.experts as u64, rows / part.experts as u64])?;
         } else if plan.cols == 1 {
-            weights.expect(&part.tensor, &[rows])?;
+            // llama.cpp stores some vectors of Mamba-2 as [heads, 1] or [groups, width].
+            if tensor.is_none_or(|tensor| tensor.shape.len() != 2 || tensor.shape.iter().product::<u64>() != rows) {
+                weights.expect(&part.tensor, &[rows])?;
+            }
         } else if tensor.is_none_or(|tensor| tensor.shape != [rows, 1, cols]) {
             weights.expect(&part.tensor, &[rows, cols])?;
         }

@@ -17,6 +17,11 @@ const MOST_CHOSEN: usize = 32;
 /// Reads the experts; `None`: the model has none.
 pub(super) fn experts(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Option<Experts>> {
     let Some(facts) = facts.experts else { return Ok(None) };
+    let key = ["num_local_experts", "num_experts"].into_iter().find(|key| keys.optional(key).is_some());
+    let is_zero = key.is_some_and(|key| keys.optional(key).is_some_and(|count| *count == 0));
+    if facts.optional && (is_zero || (key.is_none() && naming == Naming::Gguf)) {
+        return Ok(None);
+    }
     if facts.with_mlp {
         let is_enabled = match naming {
             Naming::HuggingFace => keys.flag("enable_moe_block", false)?,
@@ -39,7 +44,6 @@ pub(super) fn experts(keys: &Keys, facts: &Facts, naming: Naming) -> Result<Opti
         return keys
             .bad("scoring_func", format!("{other} is not supported in this architecture, only {}", functions[0]));
     }
-    let key = ["num_local_experts", "num_experts"].into_iter().find(|key| keys.optional(key).is_some());
     let count = keys.count_or(key.unwrap_or("num_experts"), 1..=MOST, facts.count)?;
     let chosen = keys.count_or("num_experts_per_tok", 1..=MOST_CHOSEN.min(count), facts.chosen.min(count))?;
     let normalised = match (facts.normalised, naming) {
@@ -70,15 +74,18 @@ fn shared(keys: &Keys, facts: &ExpertFacts) -> Result<usize> {
     }
 }
 
-/// Returns the width of each layer's experts, 0 if it has none, and takes away the MLP in whose place they are.
+/// Returns the width of each layer's experts, 0 if it has none, and takes away the MLP in whose place they are. `hidden_size` is that of a
+/// model with experts.
 pub(super) fn expert_sizes(
     keys: &Keys,
     facts: &Facts,
-    has_experts: bool,
-    hidden_size: usize,
+    naming: Naming,
+    hidden_size: Option<usize>,
     widths: &mut [usize],
 ) -> Result<Vec<usize>> {
-    let Some(facts) = facts.experts.filter(|_| has_experts) else { return Ok(vec![0; widths.len()]) };
+    let Some((facts, hidden_size)) = facts.experts.zip(hidden_size) else { return Ok(vec![0; widths.len()]) };
+    // llama.cpp gives the MLP of such layers the name of a shared expert.
+    let is_swapped = facts.optional && naming == Naming::Gguf;
     let dense = keys.count_or("num_dense_layers", 0..=1 << 16, facts.dense)?;
     let step = keys.count_or("decoder_sparse_step", 1..=1 << 16, 1)?;
     let listed = keys.list("mlp_only_layers", 0..=usize::MAX)?.map_or(&[][..], |listed| listed);
@@ -92,8 +99,8 @@ pub(super) fn expert_sizes(
             continue;
         }
         let size = match facts.width {
-            Some(default) => keys.count_or(key, SIZES, default)?,
-            None => *width,
+            Some(default) if !is_swapped => keys.count_or(key, SIZES, default)?,
+            _ => *width,
         };
         // Sixteen rows of a matrix are stored together, and must not belong to two experts.
         if !size.is_multiple_of(8) {
@@ -103,7 +110,9 @@ pub(super) fn expert_sizes(
             return keys.bad("hidden_size", format!("{hidden_size} is not a multiple of 16, in a model with experts"));
         }
         sizes.push(size);
-        if !facts.with_mlp {
+        if is_swapped {
+            *width = keys.count("shared_expert_intermediate_size", SIZES)?;
+        } else if !facts.with_mlp && !facts.optional {
             *width = 0;
         }
     }

@@ -37,12 +37,12 @@ pub(super) fn layers(
     };
     let attention =
         AttentionSpec { heads, kv_heads, head_dim, window: None, rope: None, kv_layer: None, values_are_keys: false };
-    let mut mixers = mixers(keys, facts, count, &attention)?;
+    let mut mixers = mixers(keys, facts, naming, count, hidden_size, &attention)?;
     if facts.global_head_dim.is_some() {
         share_kv(keys, &mut mixers)?;
     }
     let mut widths = widths(keys, facts, naming, hidden_size, &mixers)?;
-    let expert_sizes = expert_sizes(keys, facts, has_experts, hidden_size, &mut widths)?;
+    let expert_sizes = expert_sizes(keys, facts, naming, has_experts.then_some(hidden_size), &mut widths)?;
     let layers = mixers.into_iter().zip(widths).zip(expert_sizes);
     let layers: Vec<_> = layers
         .map(|((mixer, intermediate_size), expert_size)| LayerSpec { mixer, intermediate_size, expert_size })
@@ -170,19 +170,26 @@ fn widths(keys: &Keys, facts: &Facts, naming: Naming, hidden_size: usize, mixers
 }
 
 /// Returns the mixer of each layer: `attention` with what differs, or a recurrent one.
-fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -> Result<Vec<Mixer>> {
+fn mixers(
+    keys: &Keys,
+    facts: &Facts,
+    naming: Naming,
+    count: usize,
+    hidden_size: usize,
+    attention: &AttentionSpec,
+) -> Result<Vec<Mixer>> {
     let has_window = match facts.slides {
         Slides::Never => false,
         Slides::Always | Slides::Pattern(_) => true,
         Slides::FromMaxWindowLayers | Slides::WithoutRotation => keys.flag("use_sliding_window", false)?,
     };
     let window = if has_window { keys.nullable("sliding_window", 1..=1 << 24, facts.sliding_window)? } else { None };
-    let rotates = rotates(keys, facts, count)?;
+    let rotates = rotates(keys, facts, naming, count)?;
     let types = match facts.layer_types {
         LayerTypes::No => None,
         LayerTypes::Optional => keys.list("layer_types", count..=count)?,
     };
-    let recurrent = recurrent(keys, facts)?;
+    let recurrent_kinds = recurrent_kinds(facts);
     let attends = attends(keys, facts, count)?;
     let slides: Vec<bool> = match facts.slides {
         _ if types.is_some() => vec![false; count],
@@ -200,14 +207,10 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
     let spec = |(i, (slides, rotates)): (usize, (bool, bool))| {
         let bad = |reason: String| keys.bad("layer_types", reason);
         let slides = match types.map(|types| &types[i]) {
-            None => match &recurrent {
-                Some((_, mixer)) if !attends[i] => return Ok(mixer.clone()),
-                _ => slides && window.is_some(),
-            },
-            Some(Value::String(kind))
-                if let Some((_, mixer)) = recurrent.as_ref().filter(|(recurrent, _)| kind == recurrent) =>
-            {
-                return Ok(mixer.clone());
+            None if !attends[i] => return recurrent(keys, facts, hidden_size),
+            None => slides && window.is_some(),
+            Some(Value::String(kind)) if recurrent_kinds.contains(&&kind[..]) => {
+                return recurrent(keys, facts, hidden_size);
             }
             Some(Value::String(kind)) if kind == "full_attention" || kind == "attention" => false,
             Some(Value::String(kind)) if kind == "sliding_attention" => match window {
@@ -216,7 +219,7 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
             },
             Some(other) => {
                 let kinds = ["full_attention", "sliding_attention"].into_iter();
-                let kinds: Vec<_> = kinds.chain(recurrent.as_ref().map(|(kind, _)| *kind)).collect();
+                let kinds: Vec<_> = kinds.chain(recurrent_kinds.first().copied()).collect();
                 return bad(format!("{other} is not supported; supported: {}", kinds.join(", ")));
             }
         };
@@ -234,21 +237,39 @@ fn mixers(keys: &Keys, facts: &Facts, count: usize, attention: &AttentionSpec) -
     Ok(mixers)
 }
 
-/// Returns the mixer of layers without attention, and its name in `layer_types`.
-fn recurrent(keys: &Keys, facts: &Facts) -> Result<Option<(&'static str, Mixer)>> {
+/// Returns the names in `layer_types` of layers without attention. GGUF files do not say of which kind such layers are.
+fn recurrent_kinds(facts: &Facts) -> &'static [&'static str] {
+    match facts.delta_net {
+        _ if facts.short_conv.is_some() => &["conv", "recurrent"],
+        Some(delta) if delta.replaces => &["linear_attention"],
+        Some(_) => &["linear_attention", "mamba", "recurrent"],
+        None => &[],
+    }
+}
+
+/// Returns the mixer of layers without attention.
+fn recurrent(keys: &Keys, facts: &Facts, hidden_size: usize) -> Result<Mixer> {
     if let Some(taps) = facts.short_conv {
-        return Ok(Some(("conv", Mixer::ShortConv { taps: keys.count_or("conv_L_cache", TAPS, taps)? })));
+        return Ok(Mixer::ShortConv { taps: keys.count_or("conv_L_cache", TAPS, taps)? });
     }
-    if !facts.delta_net {
-        return Ok(None);
-    }
+    let Some(default) = facts.delta_net else { return keys.bad("layer_types", "all layers have attention".into()) };
     let (keys_of, values_of) = ("linear_num_key_heads", "linear_num_value_heads");
+    let value_heads = keys.count_or(values_of, HEADS, default.value_heads)?;
+    let value_dim = match keys.optional("linear_value_head_dim").filter(|value| **value != "auto") {
+        // Mamba-2 has twice the width of the residual stream.
+        None if !default.replaces => {
+            let expanded = keys.count_or("mamba_expand", 1..=16, 2)? * hidden_size;
+            expanded / value_heads
+        }
+        _ => keys.count_or("linear_value_head_dim", HEAD_DIMS, default.value_dim)?,
+    };
     let delta = DeltaSpec {
-        key_heads: keys.count_or(keys_of, HEADS, 16)?,
-        value_heads: keys.count_or(values_of, HEADS, 32)?,
-        key_dim: keys.count_or("linear_key_head_dim", KEY_DIMS, 128)?,
-        value_dim: keys.count_or("linear_value_head_dim", HEAD_DIMS, 128)?,
-        taps: keys.count_or("linear_conv_kernel_dim", TAPS, 4)?,
+        key_heads: keys.count_or(keys_of, HEADS, default.key_heads)?,
+        value_heads,
+        key_dim: keys.count_or("linear_key_head_dim", KEY_DIMS, default.key_dim)?,
+        value_dim,
+        taps: keys.count_or("linear_conv_kernel_dim", TAPS, default.taps)?,
+        replaces: default.replaces,
     };
     if !delta.key_dim.is_multiple_of(4) {
         return keys.bad("linear_key_head_dim", format!("{} is not a multiple of 4", delta.key_dim));
@@ -256,12 +277,34 @@ fn recurrent(keys: &Keys, facts: &Facts) -> Result<Option<(&'static str, Mixer)>
     if !delta.value_heads.is_multiple_of(delta.key_heads) {
         return keys.bad(keys_of, format!("{} does not divide {values_of}, {}", delta.key_heads, delta.value_heads));
     }
-    Ok(Some(("linear_attention", Mixer::DeltaNet(delta))))
+    if !delta.replaces {
+        check_mamba(keys, &delta)?;
+    }
+    Ok(Mixer::DeltaNet(delta))
+}
+
+/// Checks what only Mamba-2 has.
+fn check_mamba(keys: &Keys, delta: &DeltaSpec) -> Result<()> {
+    if !HEAD_DIMS.contains(&delta.value_dim) {
+        let (least, most) = (HEAD_DIMS.start(), HEAD_DIMS.end());
+        return keys.bad("linear_value_head_dim", format!("{} is not from {least} to {most}", delta.value_dim));
+    }
+    if !keys.flag("mamba_conv_bias", true)? {
+        return keys.bad("mamba_conv_bias", "false is not supported: the model would compute something else".into());
+    }
+    let limits = keys.list("time_step_limit", 2..=2)?;
+    let is_infinite = |value: &Value| *value == "Infinity" || value.is_null() || value["__float__"] == "Infinity";
+    match limits {
+        Some([least, most]) if least.as_f64() != Some(0.0) || !is_infinite(most) => {
+            keys.bad("time_step_limit", "it is not supported, unless it is from 0 to infinity".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns true for each layer that has attention, if `layer_types` is missing.
 fn attends(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
-    if facts.delta_net {
+    if facts.delta_net.is_some_and(|delta| delta.replaces) {
         let interval = keys.count_or("full_attention_interval", 1..=256, 4)?;
         return Ok((1..=count).map(|number| number % interval == 0).collect());
     }
@@ -278,10 +321,11 @@ fn attends(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
 }
 
 /// Returns true for each layer that rotates.
-fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
+fn rotates(keys: &Keys, facts: &Facts, naming: Naming, count: usize) -> Result<Vec<bool>> {
     if facts.unrotated == Unrotated::ByType {
         let rotates = match keys.optional("position_embedding_type") {
-            None => true,
+            // As in transformers and in llama.cpp.
+            None => naming == Naming::Gguf,
             Some(kind) if kind == "rope" => true,
             Some(kind) if kind == "nope" => false,
             Some(kind) => {

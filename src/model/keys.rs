@@ -50,7 +50,9 @@ impl Keys {
     /// [`Error::BadConfig`] if a key has different values under its two names.
     pub fn renamed(self, called: &'static [(&'static str, &'static str)]) -> Result<Self> {
         for (key, here) in called {
-            if self.values.contains_key(*key) && self.values.get(*key) != self.values.get(*here) {
+            // The usual name may be that of another key here.
+            let is_other = called.iter().any(|(_, here)| here == key);
+            if !is_other && self.values.contains_key(*key) && self.values.get(*key) != self.values.get(*here) {
                 return self.bad(key, format!("models of this kind call it {here}, which has another value"));
             }
         }

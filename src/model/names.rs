@@ -91,10 +91,10 @@ pub struct Names {
     pub gains_from_one: bool,
 }
 
-/// Tensors of a gated delta net: names without `.weight`, and without `.bias` where there is no weight.
+/// Tensors of a gated delta net or a Mamba-2: names without `.weight`, and without `.bias` where there is no weight.
 #[derive(Debug, Clone, Copy)]
 pub struct DeltaNames {
-    /// Projection to q, k and v, stacked.
+    /// Projection to q, k and v, stacked; in Mamba-2 to the gates, v, k, q and the decay.
     pub qkv: &'static str,
     /// Projection to the gates of the output [value_heads, value_dim, hidden].
     pub gate: &'static str,
@@ -104,6 +104,8 @@ pub struct DeltaNames {
     pub decay: &'static str,
     /// Weights of the convolution of q, k and v [conv_width, 1, taps] or [conv_width, taps].
     pub conv: &'static str,
+    /// Factor of v in the output of Mamba-2 [value_heads], with its suffix.
+    pub skip: &'static str,
     /// Speed of the decay [value_heads], with its suffix.
     pub rates: &'static str,
     /// Speed of the decay, made of stored numbers.
@@ -124,6 +126,7 @@ const DELTA: DeltaNames = DeltaNames {
     write: "linear_attn.in_proj_b",
     decay: "linear_attn.in_proj_a",
     conv: "linear_attn.conv1d",
+    skip: "",
     rates: "linear_attn.A_log",
     rate_elements: Elements::Exponential,
     bias: "linear_attn.dt_bias",
@@ -138,6 +141,7 @@ const GGUF_DELTA: DeltaNames = DeltaNames {
     write: "ssm_beta",
     decay: "ssm_alpha",
     conv: "ssm_conv1d",
+    skip: "ssm_d",
     rates: "ssm_a",
     rate_elements: Elements::Negative,
     bias: "ssm_dt.bias",
@@ -145,6 +149,19 @@ const GGUF_DELTA: DeltaNames = DeltaNames {
     out: "ssm_out",
     tiled: true,
 };
+
+const MAMBA: DeltaNames = DeltaNames {
+    qkv: "mamba.in_proj",
+    conv: "mamba.conv1d",
+    skip: "mamba.D",
+    rates: "mamba.A_log",
+    bias: "mamba.dt_bias",
+    norm: "mamba.norm",
+    out: "mamba.out_proj",
+    ..DELTA
+};
+
+const GGUF_MAMBA: DeltaNames = DeltaNames { qkv: "ssm_in", tiled: false, ..GGUF_DELTA };
 
 pub(super) const LLAMA: Names = Names {
     embedding: "model.embed_tokens",
@@ -299,8 +316,19 @@ pub(super) const GGUF_PLAIN_MLP: Names = Names { up: &["ffn_up"], ..GGUF };
 
 pub(super) const GGUF_GLM4: Names = Names { up: &["ffn_up"], ..GGUF_PERMUTED };
 
-pub(super) const GRANITE_MOE_HYBRID: Names =
-    Names { up: &["shared_mlp.input_linear"], down: "shared_mlp.output_linear", ..LLAMA };
+pub(super) const GRANITE_MOE_HYBRID: Names = Names {
+    up: &["shared_mlp.input_linear"],
+    down: "shared_mlp.output_linear",
+    experts: ExpertNames {
+        shared_up: &["shared_mlp.input_linear"],
+        shared_down: "shared_mlp.output_linear",
+        ..GRANITE_MOE.experts
+    },
+    delta: MAMBA,
+    ..LLAMA
+};
+
+pub(super) const GGUF_GRANITE_HYBRID: Names = Names { delta: GGUF_MAMBA, ..GGUF_PERMUTED };
 
 pub(super) const OLMO2: Names =
     Names { post_attention_norm: "post_attention_layernorm", post_mlp_norm: "post_feedforward_layernorm", ..LLAMA };

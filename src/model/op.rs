@@ -72,7 +72,7 @@ pub enum Op {
     GateHeads {
         /// Layer, for its heads.
         layer: usize,
-        /// Gain [value_dim] of a norm of each head before the gates, in a delta net.
+        /// Gain of a norm: of each head before the gates [value_dim] in a delta net, of each group after them [value_width] in Mamba-2.
         gain: Option<VectorId>,
     },
     /// Projections to scores -> the experts of each row, and their weights.
@@ -102,10 +102,14 @@ pub enum Op {
         layer: usize,
         /// Weights of the convolution [conv_width, taps].
         taps: VectorId,
+        /// Bias of the convolution [conv_width].
+        conv_bias: VectorId,
         /// Speed of the decay [value_heads].
         rates: VectorId,
         /// Bias of the decay [value_heads].
         bias: VectorId,
+        /// Factor of v in the output [value_heads].
+        skip: VectorId,
     },
 }
 

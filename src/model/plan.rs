@@ -263,7 +263,8 @@ impl Builder<'_> {
         let experts = spec.experts.filter(|_| *expert_size > 0);
         let has_both = experts.is_some_and(|experts| experts.with_mlp);
         if *intermediate_size > 0 {
-            self.mlp(layer, *intermediate_size, input);
+            let is_shared = experts.is_some() && !has_both;
+            self.mlp(layer, *intermediate_size, input, is_shared);
         }
         if has_both {
             let gain = self.hidden_gain(&label("post norm of the MLP"), &name(names.experts.mlp_post_norm));
@@ -289,15 +290,19 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds an MLP of `width` numbers: `input` -> residual, or normed before a norm.
-    fn mlp(&mut self, layer: usize, width: usize, input: Input) {
+    /// Adds an MLP of `width` numbers, or the one that experts share: `input` -> residual, or normed before a norm.
+    fn mlp(&mut self, layer: usize, width: usize, input: Input, is_shared: bool) {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
         let (hidden, activation) = (spec.hidden_size, spec.mlp.activation);
         let (what, order) =
             if spec.mlp.gated { ("gate and up", RowOrder::Alternate) } else { ("up", RowOrder::Stacked) };
-        let up = self.up(width, name);
+        let (up, down) = match is_shared {
+            true => (names.experts.shared_up, names.experts.shared_down),
+            false => (names.up, names.down),
+        };
+        let up = self.up(up, width, name);
         let bias = self.bias(spec.mlp.bias, &label(what), &up, order);
         let matrix = self.matrix(&label(what), hidden, &up, order);
         let output = if spec.mlp.gated {
@@ -306,13 +311,13 @@ impl Builder<'_> {
             Output::Activate { bias, activation, input_of: None }
         };
         self.body.push(Op::Matmul { input, matrix, output });
-        let down = Part::whole(name(names.down), hidden);
+        let down = Part::whole(name(down), hidden);
         self.branch(Input::Mlp, width, spec.mlp.bias, &label("down"), down);
     }
 
     /// Returns the sources of the rows of gate and up, or of up alone.
-    fn up(&self, rows: usize, name: impl Fn(&str) -> String) -> Vec<Part> {
-        match self.names.up {
+    fn up(&self, tensors: &[&str], rows: usize, name: impl Fn(&str) -> String) -> Vec<Part> {
+        match tensors {
             [all] if self.spec.mlp.gated => {
                 let half = |first_row| Part { first_row, rows, ..Part::whole(name(all), 2 * rows) };
                 vec![half(0), half(rows)]

@@ -114,7 +114,7 @@ impl LayerSpec {
         }
     }
 
-    /// Returns the delta net of the layer, if it has one.
+    /// Returns the delta net or the Mamba-2 of the layer, if it has one.
     pub fn delta_net(&self) -> Option<&DeltaSpec> {
         match &self.mixer {
             Mixer::DeltaNet(delta) => Some(delta),
@@ -143,11 +143,12 @@ pub enum Mixer {
         /// Positions that a row depends on, including its own.
         taps: usize,
     },
-    /// Linear attention whose state forgets, and replaces what it has for a key (Yang et al. 2024, "Gated Delta Networks").
+    /// Linear attention whose state forgets.
     DeltaNet(DeltaSpec),
 }
 
-/// Gated delta net of a layer. Its q, k and v first pass a short convolution over positions.
+/// Gated delta net of a layer (Yang et al. 2024, "Gated Delta Networks"), or a Mamba-2 (Dao and Gu 2024, "Transformers are SSMs"), which is
+/// one that replaces nothing. Their q, k and v first pass a short convolution over positions. In Mamba-2 they are called C, B and x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DeltaSpec {
     /// Heads of q and k.
@@ -160,6 +161,9 @@ pub struct DeltaSpec {
     pub value_dim: usize,
     /// Positions that the convolution of a row depends on, including its own.
     pub taps: usize,
+    /// `true`: a delta net: a new v replaces what the state has for its k, and q and k are normalised. `false`: Mamba-2: the state adds up,
+    /// the decay is also the write strength, the convolution has a bias, and v is added to the output, times a factor.
+    pub replaces: bool,
 }
 
 impl DeltaSpec {

@@ -12,9 +12,13 @@ use super::architecture::{
     Unrotated,
 };
 use super::names;
-use super::spec::{AttentionGate, QkNorm};
+use super::spec::{AttentionGate, DeltaSpec, QkNorm};
 
 const ROPE: RopeFacts = RopeFacts { layer_type: None, theta_key: "rope_theta", theta: 10_000.0 };
+const DELTA: DeltaSpec =
+    DeltaSpec { key_heads: 16, value_heads: 32, key_dim: 128, value_dim: 128, taps: 4, replaces: true };
+const MAMBA: DeltaSpec =
+    DeltaSpec { key_heads: 1, value_heads: 128, key_dim: 256, value_dim: 0, taps: 4, replaces: false };
 const ATTENTION_BIAS: ProjectionBias = ProjectionBias::Key("attention_bias", false);
 const MLP_BIAS: ProjectionBias = ProjectionBias::Key("mlp_bias", false);
 
@@ -63,7 +67,7 @@ pub(super) const LLAMA: Facts = Facts {
     adjusted_mlp: false,
     experts: None,
     short_conv: None,
-    delta_net: false,
+    delta_net: None,
     scaled_embedding: false,
     embedding_norm: false,
     multipliers: false,
@@ -132,7 +136,7 @@ pub(super) const QWEN3_5: Facts = Facts {
     qkv_bias: ProjectionBias::No,
     output_bias: ProjectionBias::No,
     attention_gate: Some(AttentionGate::Elements),
-    delta_net: true,
+    delta_net: Some(DELTA),
     ..QWEN3
 };
 
@@ -289,8 +293,19 @@ pub(super) const GRANITE_MOE_HYBRID: Facts = Facts {
     model_type: "granitemoehybrid",
     gguf: "granitehybrid",
     names: &names::GRANITE_MOE_HYBRID,
-    keys: &[("intermediate_size", "shared_intermediate_size")],
-    unused: &["intermediate_size"],
+    gguf_names: &names::GGUF_GRANITE_HYBRID,
+    keys: &[
+        ("intermediate_size", "shared_intermediate_size"),
+        ("moe_intermediate_size", "intermediate_size"),
+        ("linear_num_key_heads", "mamba_n_groups"),
+        ("linear_num_value_heads", "mamba_n_heads"),
+        ("linear_key_head_dim", "mamba_d_state"),
+        ("linear_value_head_dim", "mamba_d_head"),
+        ("linear_conv_kernel_dim", "mamba_d_conv"),
+    ],
+    refused: &["mamba_proj_bias"],
+    delta_net: Some(MAMBA),
+    experts: Some(ExpertFacts { width: Some(11_008), optional: true, ..EXPERTS }),
     unrotated: Unrotated::ByType,
     layer_types: LayerTypes::Optional,
     required: &["layer_types"],

@@ -9,7 +9,7 @@ mod delta;
 mod mlp;
 mod model;
 
-pub use self::delta::{DeltaVectors, delta_net, gate_normed};
+pub use self::delta::{DeltaVectors, delta_net, gate_normed, gate_then_norm};
 pub use self::mlp::{combine, group, route};
 pub use self::model::Model;
 

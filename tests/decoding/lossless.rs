@@ -318,6 +318,8 @@ fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
             let experts = match (layer.intermediate_size, layer.expert_size) {
                 (_, 0) => 0,
                 (0, _) => 5,
+                // Without norms of its own, a shared MLP takes its two products alone.
+                _ if spec.experts.is_some_and(|experts| !experts.with_mlp) => 7,
                 _ => 10,
             };
             assert_eq!(*count, 5 + more * has_attention(layer) + gates + experts + norms, "{what}");

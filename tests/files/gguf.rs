@@ -471,7 +471,7 @@ fn metadata_say_which_layers_are_delta_nets() {
         |spec: &ModelSpec| -> Vec<bool> { spec.layers.iter().map(|layer| layer.attention().is_some()).collect() };
     let by_interval = spec("qwen35", &numbers, &[], |file| file);
     assert_eq!(attends(&by_interval), [false, false, true, false, false, true, false, false]);
-    let delta = DeltaSpec { key_heads: 2, value_heads: 6, key_dim: 16, value_dim: 24, taps: 4 };
+    let delta = DeltaSpec { key_heads: 2, value_heads: 6, key_dim: 16, value_dim: 24, taps: 4, replaces: true };
     assert_eq!(by_interval.layers[0].delta_net(), Some(&delta));
     let recurs = [1, 0, 0, 1, 1, 1, 1, 1, 0, 0].map(|flag| vec![flag]);
     let by_flags = spec("qwen35", &numbers, &[], |file| {

@@ -106,6 +106,7 @@ GPT_OSS = {
 }
 SPARSE = {"mlp_only_layers": [1], "decoder_sparse_step": 2}
 MROPE = {"mrope_interleaved": True, "mrope_section": [11, 11, 10]}
+GRANITE_H = {"layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 8, "shared_intermediate_size": 96, "num_local_experts": 0}
 OTHERS = {
     "phi3": [
         {},
@@ -214,6 +215,13 @@ OTHERS = {
         {},
         {**NO_IDS, "num_local_experts": 16, "num_experts_per_tok": 4, "num_key_value_heads": 8},
     ],
+    "granitemoehybrid": [
+        GRANITE_H,
+        {**GRANITE_H, **NO_IDS, "mamba_n_heads": 64, "mamba_n_groups": 2, "mamba_d_state": 64, "mamba_d_head": 32, "mamba_d_conv": 3},
+        {**GRANITE_H, "position_embedding_type": "rope", "rms_norm_eps": 1e-5, "num_key_value_heads": 2, "tie_word_embeddings": True},
+        {**GRANITE_H, "num_local_experts": 16, "num_experts_per_tok": 4},
+        {"layer_types": GRANITE_H["layer_types"], "shared_intermediate_size": 96, "mamba_d_head": "auto"},
+    ],
     "lfm2_moe": [
         {},
         {"num_experts": 16, "num_experts_per_tok": 2, "num_dense_layers": 3, "norm_topk_prob": False},
@@ -269,6 +277,8 @@ def slides(model_type, config):
 def convolutions(config):
     """Returns a digit for each layer: the positions of its convolution; 0: it has attention."""
     types = getattr(config, "layer_types", None) or [""] * config.num_hidden_layers
+    if hasattr(config, "mamba_d_conv"):
+        return "".join(str(config.mamba_d_conv) if kind == "linear_attention" else "0" for kind in types)
     return "".join(str(getattr(config, TAPS[kind])) if kind in TAPS else "0" for kind in types)
 
 
@@ -314,6 +324,8 @@ def layers(config):
 
 def delta_net(config):
     """Returns heads and head sizes of keys, then of values."""
+    if hasattr(config, "mamba_n_heads"):
+        return [config.mamba_n_groups, config.mamba_d_state, config.mamba_n_heads, config.mamba_d_head]
     sides = ["key", "value"]
     return [getattr(config, key) for side in sides for key in (f"linear_num_{side}_heads", f"linear_{side}_head_dim")]
 
@@ -383,11 +395,16 @@ def facts(model_type, config):
     eos = config.eos_token_id
     inner = mlp_width(config) if model_type == "lfm2" else getattr(config, "intermediate_size", None)
     has_experts = hasattr(config, "num_experts_per_tok") or has("enable_moe_block")
-    inner = inner if not has_experts or has("enable_moe_block") or "0" in experts(config)["layers"] else None
+    is_hybrid = model_type == "granitemoehybrid"
+    if is_hybrid:
+        has_experts, inner = config.num_local_experts > 0, config.shared_intermediate_size
+    inner = inner if is_hybrid or not has_experts or has("enable_moe_block") or "0" in experts(config)["layers"] else None
     tables = ropes(config, head_dim)
     attending = convolutions(config).count("0")
     rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * attending
-    scale = {"gemma3_text": getattr(config, "query_pre_attn_scalar", 0), "gemma4_text": 1, "granitemoe": 1}.get(model_type, head_dim)
+    if is_hybrid:
+        rotates = [config.position_embedding_type == "rope"] * attending
+    scale = {"gemma3_text": getattr(config, "query_pre_attn_scalar", 0), "gemma4_text": 1, "granitemoe": 1, "granitemoehybrid": 1}.get(model_type, head_dim)
     parallel = "parallel_one_norm" if model_type == "stablelm" else "parallel"
     usual = "post_norms" if has("use_sandwich_norm") else RESIDUALS.get(model_type, "sequential")
     own = {"lfm2": "silu", "lfm3": "silu", "lfm2_moe": "silu", "gpt_oss": "clamped_swiglu"}
@@ -410,7 +427,7 @@ def facts(model_type, config):
         "window": config.sliding_window if any(slides(model_type, config)) else None,
         "slides": digits(slides(model_type, config)),
         **({"layers": layers(config)} if model_type == "gemma4_text" else {}),
-        **({"delta_net": delta_net(config)} if model_type.startswith("qwen3_5") else {}),
+        **({"delta_net": delta_net(config)} if hasattr(config, "linear_num_key_heads") or hasattr(config, "mamba_n_heads") else {}),
         **({"experts": experts(config)} if has_experts else {}),
         "rotates": digits(rotates[: config.num_hidden_layers]),
         "bos_token_id": config.bos_token_id,

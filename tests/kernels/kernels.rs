@@ -1207,19 +1207,19 @@ fn gate_heads_equals_its_twin() {
     let sizes = [(1, 4, 1), (4, 16, 3), (3, 20, 17), (16, 128, 2), (2, 256, 1)];
     for (case, (heads, head_dim, rows)) in sizes.into_iter().enumerate() {
         let width = heads * head_dim;
-        for (each, normed) in [(false, false), (true, false), (true, true)] {
+        for (each, normed) in [(false, 0), (true, 0), (true, 1), (true, 2)] {
             let kind = INPUTS[case % 5];
             let mut x = lab.random.values(kind, rows * width);
             let count = if each { width } else { heads };
             let gates: Vec<_> = lab.random.normals(rows * count).iter().map(|gate| gate * 10.0).collect();
-            let gain = lab.random.normals(head_dim);
+            let gain_stride = if normed == 2 { head_dim } else { 0 };
+            let gain = lab.random.normals(if normed == 2 { width } else { head_dim });
             let y = lab.output(&bits(&padded(&x, width, stride(width))));
             // Gates are the last numbers of longer rows.
             let (first, eps) = (3, 1e-6_f32);
             let longer: Vec<f32> = gates.chunks_exact(count).flat_map(|row| [&[f32::NAN; 3], row].concat()).collect();
-            let [each_word, normed_word] = [each, normed].map(u32::from);
             let sizes = [head_dim, stride(width), first + count, first].map(|size| size as u32);
-            let rest = [each_word, normed_word, eps.to_bits(), 1.0_f32.to_bits()];
+            let rest = [u32::from(each), normed, gain_stride as u32, eps.to_bits(), 1.0_f32.to_bits()];
             let dims = lab.uniform(&[&sizes[..], &rest].concat());
             let (gates_in, gain_in) = (lab.input(cast_slice(&longer)), lab.input(cast_slice(&gain)));
             let bindings = [(0, lab.step(5, rows)), (1, dims), (2, gates_in), (3, gain_in), (4, y.slice())];
@@ -1227,11 +1227,12 @@ fn gate_heads_equals_its_twin() {
             let got = lab.rows(&y, stride(width), stride(width));
             let got: Vec<_> = got.chunks(stride(width)).flat_map(|row| row[..width].to_vec()).collect();
             match normed {
-                true => reference::gate_normed(&mut x, &gates, &gain, f64::from(eps)),
-                false => reference::gate_heads(&mut x, &gates, if each { 1 } else { head_dim }),
+                1 => reference::gate_normed(&mut x, &gates, &gain, f64::from(eps)),
+                2 => reference::gate_then_norm(&mut x, &gates, &gain, heads, f64::from(eps)),
+                _ => reference::gate_heads(&mut x, &gates, if each { 1 } else { head_dim }),
             }
             let case = (heads, head_dim, rows, each, normed);
-            let below = if normed { floor(kind, 1, 1e4) } else { floor(kind, 1, 1.0) };
+            let below = if normed > 0 { floor(kind, 1, 1e4) } else { floor(kind, 1, 1.0) };
             lab.close("gate_heads", POINTWISE, &case, &got, &x, below);
         }
     }
@@ -1243,8 +1244,10 @@ fn gate_heads_equals_its_twin() {
 fn delta_net_equals_its_twin_in_any_passes() {
     let mut lab = Lab::new(24);
     let sizes = [(1, 1, 4, 3, 2, false), (2, 4, 16, 24, 4, false), (2, 4, 16, 70, 4, true), (1, 2, 128, 128, 4, true)];
-    for (key_heads, value_heads, key_dim, value_dim, taps, tiled) in sizes {
-        let spec = DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps };
+    for ((key_heads, value_heads, key_dim, value_dim, taps, tiled), replaces) in
+        sizes.into_iter().flat_map(|size| [(size, true), (size, false)])
+    {
+        let spec = DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps, replaces };
         let history = DeltaHistory { spec };
         let (text, width) = (120, spec.input_width() + spec.value_width());
         let (wide, parts) = (spec.value_width(), value_heads * history.blocks());
@@ -1252,16 +1255,20 @@ fn delta_net_equals_its_twin_in_any_passes() {
         let vectors = DeltaVectors {
             taps: lab.random.normals(spec.conv_width() * taps),
             decay: [lab.random.normals(value_heads).iter().map(|x| x.abs()).collect(), lab.random.normals(value_heads)],
+            conv_bias: if replaces { vec![0.0; spec.conv_width()] } else { lab.random.normals(spec.conv_width()) },
+            skip: if replaces { vec![0.0; value_heads] } else { lab.random.normals(value_heads) },
             gain: Vec::new(),
             tiled,
         };
         let want = reference::delta_net(&projected, &vectors, &spec);
         let kept = lab.output(&vec![UNTOUCHED; history.numbers()]);
         let sizes = [key_heads, value_heads, value_dim, taps, DeltaHistory::RING];
-        let rest = [DeltaHistory::SLOTS * history.slot_len(), width, stride(wide), usize::from(tiled)];
+        let rest =
+            [DeltaHistory::SLOTS * history.slot_len(), width, stride(wide), usize::from(replaces), usize::from(tiled)];
         let dims = lab.uniform(&[&sizes[..], &rest].concat().iter().map(|size| *size as u32).collect::<Vec<_>>());
-        let [taps_in, rates, bias] =
-            [&vectors.taps, &vectors.decay[0], &vectors.decay[1]].map(|vector| lab.input(cast_slice(vector)));
+        let DeltaVectors { taps: taps_in, conv_bias, decay: [rates, bias], skip, .. } = &vectors;
+        let [taps_in, conv_bias, rates, bias, skip] =
+            [taps_in, conv_bias, rates, bias, skip].map(|vector| lab.input(cast_slice(vector)));
         let mut run = |position: usize, rows: usize, states: StatePass| {
             let y = lab.output(&vec![UNTOUCHED; rows.max(1) * stride(wide)]);
             let rows_of_text = &projected[position * width..][..rows.max(1) * width];
@@ -1274,6 +1281,8 @@ fn delta_net_equals_its_twin_in_any_passes() {
                 (5, bias.clone()),
                 (6, kept.slice()),
                 (7, y.slice()),
+                (8, conv_bias.clone()),
+                (9, skip.clone()),
             ];
             lab.run(Kernel::DeltaNet(key_dim as u32), [parts as u32, 1, 1], &bindings);
             let got = lab.rows(&y, stride(wide), wide);

@@ -205,7 +205,7 @@ fn keys_that_a_config_leaves_out_are_what_they_are_in_transformers() {
 }
 
 /// Keys of the config classes that change nothing here: about training, other heads, or how transformers computes.
-const HARMLESS: [&str; 26] = [
+const HARMLESS: [&str; 27] = [
     "attention_dropout",
     "attention_softmax_in_fp32",
     "attn_pdrop",
@@ -215,6 +215,7 @@ const HARMLESS: [&str; 26] = [
     "hidden_dropout",
     "initializer_range",
     "is_decoder",
+    "mamba_chunk_size",
     "output_router_logits",
     "pad_token_id",
     "pretraining_tp",
@@ -247,11 +248,19 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
             if model_type == "phi3" && key == "original_max_position_embeddings" {
                 more.insert("rope_scaling".into(), json!({ "rope_type": "longrope" }));
             }
-            if model_type == "gemma4_text" {
-                let experts = json!({ "enable_moe_block": true, "num_experts": 8, "top_k_experts": 2 });
-                more.extend(experts.as_object().unwrap().clone());
-                more.insert("moe_intermediate_size".into(), 48.into());
-            }
+            let layers = [["conv"; 16], ["full_attention"; 16]].concat();
+            // Nor are those of experts and convolutions without any.
+            let experts = match model_type.as_str() {
+                "gemma4_text" => {
+                    json!({ "enable_moe_block": true, "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 48 })
+                }
+                "granitemoehybrid" => json!({ "num_local_experts": 8 }),
+                "lfm2" | "lfm2_moe" | "lfm3" => {
+                    json!({ "layer_types": layers })
+                }
+                _ => json!({}),
+            };
+            more.extend(experts.as_object().unwrap().clone());
             more.insert(key.clone(), "nonsense".into());
             match defaults.parse(model_type, &more) {
                 Err(Error::BadConfig { key: named, .. }) => assert_eq!(named, *key, "{model_type}"),

@@ -15,7 +15,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
-const NAMES: [(&str, &str); 89] = [
+const NAMES: [(&str, &str); 97] = [
+    ("mamba.in_proj", "ssm_in"),
+    ("mamba.conv1d", "ssm_conv1d"),
+    ("mamba.A_log", "ssm_a"),
+    ("mamba.D", "ssm_d"),
+    ("mamba.dt_bias", "ssm_dt.bias"),
+    ("mamba.norm", "ssm_norm"),
+    ("mamba.out_proj", "ssm_out"),
+    ("shared_mlp.output_linear", "ffn_down_shexp"),
     ("mlp.shared_expert_gate", "ffn_gate_inp_shexp#"),
     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp#"),
     ("mlp.shared_expert.up_proj", "ffn_up_shexp#"),
@@ -149,11 +157,12 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
             (head * 3 + part) * dim + i
         }),
         // From (head, half, dim / 2) to (head, dim / 2, half).
-        "llama" | "smollm3" | "mistral3" | "granite" | "granitemoe"
+        "llama" | "smollm3" | "mistral3" | "granite" | "granitemoe" | "granitehybrid"
             if name.contains("attn_q") || name.contains("attn_k") =>
         {
             tensor.ordered(|row| row / dim * dim + row % 2 * (dim / 2) + row % dim / 2)
         }
+        "granitehybrid" if name.ends_with("ssm_a") => tensor.values.iter().map(|logarithm| -logarithm.exp()).collect(),
         "qwen35" | "qwen35moe" if name.contains("ssm_a.") || name.ends_with("ssm_a") => {
             tiled(tensor, spec, 0, 1).iter().map(|logarithm| -logarithm.exp()).collect()
         }
@@ -223,12 +232,18 @@ fn stacked(all: Vec<Stored>) -> Vec<Stored> {
             let name = format!("{layer}.ffn_{}_exps.weight", rest.strip_suffix(".weight").unwrap());
             let expert: usize = expert.parse().unwrap();
             of_experts.entry(name.clone()).or_default().push((expert, (name, dtype, shape, bytes)));
-        } else if let Some(layer) = name.strip_suffix(".block_sparse_moe.input_linear.weight") {
+        } else if let Some((layer, block)) =
+            name.strip_suffix(".input_linear.weight").and_then(|name| name.rsplit_once('.'))
+        {
+            // Of experts, or of the MLP that they share.
+            let (experts, suffix) = if block == "block_sparse_moe" { (shape[0], "_exps") } else { (1, "_shexp") };
             for (half, part) in ["gate", "up"].into_iter().enumerate() {
-                let halves = bytes.chunks(bytes.len() / shape[0] / 2).skip(half).step_by(2);
-                let shape = vec![shape[0], shape[1] / 2, shape[2]];
+                let halves = bytes.chunks(bytes.len() / experts / 2).skip(half).step_by(2);
+                let at = shape.len() - 2;
+                let mut shape = shape.clone();
+                shape[at] /= 2;
                 others.push((
-                    format!("{layer}.ffn_{part}_exps.weight"),
+                    format!("{layer}.ffn_{part}{suffix}.weight"),
                     dtype,
                     shape,
                     halves.flatten().copied().collect(),
@@ -280,6 +295,7 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "sliding_window": spec.attentions().find_map(|attention| attention.window),
         "no_rope_layers": spec.attentions().map(|attention| attention.rope.is_some()).collect::<Vec<_>>(),
         "layer_types": spec.layers.iter().map(|layer| match layer.attention().map(|attention| attention.window) {
+            None if layer.delta_net().is_some_and(|delta| !delta.replaces) => "recurrent",
             None if layer.delta_net().is_some() => "linear_attention",
             None => "conv",
             Some(Some(_)) => "sliding_attention",
@@ -288,6 +304,9 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         "bos_token_id": spec.bos_token_id,
         "eos_token_id": spec.eos_token_id,
     });
+    if attention.rope.is_none() {
+        keys["position_embedding_type"] = "nope".into();
+    }
     if architecture.starts_with("granite") {
         keys["attention_multiplier"] = spec.attention_scale.into();
         keys["embedding_multiplier"] = spec.embedding_scale.into();
@@ -308,6 +327,10 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
         keys["num_experts_per_tok"] = experts.chosen.into();
         keys["moe_intermediate_size"] = layer.expert_size.into();
         keys["shared_expert_intermediate_size"] = (experts.shared * layer.expert_size).into();
+        if architecture == "granitehybrid" {
+            keys["intermediate_size"] = layer.expert_size.into();
+            keys["shared_expert_intermediate_size"] = layer.intermediate_size.into();
+        }
         keys["norm_topk_prob"] = experts.normalised.into();
         keys["num_dense_layers"] = 0.into();
         keys["mlp_only_layers"] = (0..spec.layers.len()).filter(|layer| spec.layers[*layer].expert_size == 0).collect();
@@ -376,6 +399,8 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         ("qwen3-moe", "qwen3moe"),
         ("olmoe", "olmoe"),
         ("granite-moe", "granitemoe"),
+        ("granite4-hybrid", "granitehybrid"),
+        ("granite4-hybrid-moe", "granitehybrid"),
         ("lfm2-moe", "lfm2moe"),
         ("qwen3_5-moe", "qwen35moe"),
         ("gpt-oss", "gpt-oss"),
@@ -414,7 +439,10 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
             };
             converted.push((name, dtype, shape, bytes));
         }
-        let views = stacked(converted);
+        let mut views = stacked(converted);
+        if spec.experts.is_none() {
+            views.iter_mut().for_each(|(name, ..)| *name = name.replace("_shexp", ""));
+        }
         let views = views
             .iter()
             .map(|(name, dtype, shape, bytes)| (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
@@ -518,12 +546,12 @@ fn a_hybrid_model_without_recurrent_layers_computes_what_granite_does() {
     let parse = |config: &Value| parse_config(config.to_string().as_bytes(), None);
     assert!(matches!(parse(&config), Err(Error::BadConfig { key, .. }) if key == "layer_types"));
     let layers = config["num_hidden_layers"].as_u64().unwrap() as usize;
-    config["layer_types"] = vec!["mamba"; layers].into();
+    config["layer_types"] = vec!["conv"; layers].into();
     assert!(matches!(parse(&config), Err(Error::BadConfig { key, .. }) if key == "layer_types"));
     config["layer_types"] = vec!["attention"; layers].into();
-    let spec = parse(&config).unwrap();
-    config["position_embedding_type"] = "nope".into();
     assert!(parse(&config).unwrap().attentions().all(|attention| attention.rope.is_none()));
+    config["position_embedding_type"] = "rope".into();
+    let spec = parse(&config).unwrap();
 
     let gpu = gpu();
     let prompt = Golden::read(&folder).prompt_ids;

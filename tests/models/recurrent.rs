@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 /// Goldens with recurrent state.
 fn folders() -> Vec<PathBuf> {
-    ["lfm2", "lfm3", "qwen3_5"].map(|name| path("tests/golden/models").join(name)).into()
+    ["lfm2", "lfm3", "qwen3_5", "granite4-hybrid"].map(|name| path("tests/golden/models").join(name)).into()
 }
 
 /// Rows of a prefill chunk: so few that most rollbacks need a checkpoint.

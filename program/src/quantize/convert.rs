@@ -103,6 +103,16 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
         if let Some(delta) = delta.delta_net().filter(|_| from != into.delta.tiled) {
             tile_heads(delta, &format!("{}.{layer}", into.layers), &into.delta, &mut all);
         }
+        // llama.cpp has some vectors of Mamba-2 as matrices.
+        let Some(delta) = delta.delta_net().filter(|delta| !delta.replaces) else { continue };
+        let (heads, groups) = (delta.value_heads as u64, delta.key_heads as u64);
+        let names = [into.delta.rates, into.delta.skip, &format!("{}.weight", into.delta.norm)];
+        let shapes = [vec![heads, 1], vec![heads, 1], vec![groups, delta.value_width() as u64 / groups]];
+        for (name, shape) in names.into_iter().zip(shapes) {
+            if let Some(made) = all.get_mut(&format!("{}.{layer}.{name}", into.layers)) {
+                made.shape = shape;
+            }
+        }
     }
     all
 }

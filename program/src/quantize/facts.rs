@@ -24,7 +24,10 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     ];
     counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
     let widths = || spec.layers.iter().map(|layer| layer.intermediate_size);
-    if widths().all(|width| width > 0) {
+    if let Some(width) = shared_width(spec) {
+        header.count(&key("feed_forward_length"), spec.largest(|layer| layer.expert_size));
+        header.count(&key("expert_shared_feed_forward_length"), width);
+    } else if widths().all(|width| width > 0) {
         put_layers(header, &key("feed_forward_length"), widths());
     } else {
         let of_experts = spec.largest(|layer| layer.expert_size);
@@ -54,6 +57,9 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     }
     if let Some(scale) = spec.architecture.stored_logit_scale(spec.logit_scale) {
         header.number(&key("logit_scale"), f64::from(scale));
+    }
+    if !spec.learned_positions && spec.attentions().all(|attention| attention.rope.is_none()) {
+        header.flag(&key("rope.scaling.finetuned"), false);
     }
     let Some(rope) = spec.ropes.first() else { return };
     header.count(&key("rope.dimension_count"), rope.rotary_dim);
@@ -104,6 +110,13 @@ fn put_layers(header: &mut Header, key: &str, numbers: impl Iterator<Item = usiz
     }
 }
 
+/// Returns the width of an MLP that llama.cpp calls a shared expert.
+fn shared_width(spec: &ModelSpec) -> Option<usize> {
+    spec.experts.filter(|experts| !experts.with_mlp)?;
+    let both = spec.layers.iter().find(|layer| layer.intermediate_size > 0 && layer.expert_size > 0);
+    both.map(|layer| layer.intermediate_size)
+}
+
 /// Adds the keys about experts.
 fn put_experts(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> String) {
     let Some(experts) = spec.experts else { return };
@@ -136,19 +149,23 @@ fn put_mixers(spec: &ModelSpec, header: &mut Header, key: impl Fn(&str) -> Strin
     let global = spec.attentions().find(|attention| attention.window.is_none()).or(spec.attentions().next());
     let Some(AttentionSpec { heads, head_dim, .. }) = global else { return };
     header.count(&key("attention.head_count"), *heads);
-    let kv_heads = spec.layers.iter().filter(|layer| layer.delta_net().is_none()).map(of_layer);
+    // Other keys list the layers with delta nets. Those with Mamba-2 have no heads here.
+    let kv_heads =
+        spec.layers.iter().filter(|layer| layer.delta_net().is_none_or(|delta| !delta.replaces)).map(of_layer);
     put_layers(header, &key("attention.head_count_kv"), kv_heads);
     if let Some(delta) = spec.layers.iter().find_map(LayerSpec::delta_net) {
         let attends = spec.layers.iter().position(|layer| layer.attention().is_some()).unwrap_or(0);
+        let interval = if delta.replaces { attends + 1 } else { 0 };
         let counts = [
-            ("full_attention_interval", attends + 1),
+            ("full_attention_interval", interval),
             ("ssm.conv_kernel", delta.taps),
             ("ssm.state_size", delta.key_dim),
             ("ssm.group_count", delta.key_heads),
             ("ssm.time_step_rank", delta.value_heads),
             ("ssm.inner_size", delta.value_width()),
         ];
-        counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        counts.for_each(|(name, count)| header.count(&key(name), count));
         let recurs = spec.layers.iter().map(|layer| layer.delta_net().is_some());
         header.flags(&key("attention.recurrent_layers"), recurs);
     }

@@ -1,4 +1,4 @@
-//! Gated delta nets: states, and the recurrence.
+//! Gated delta nets and Mamba-2: states, and the recurrence.
 
 use super::parts::for_each_part;
 use super::pointwise::activation;
@@ -11,7 +11,7 @@ use std::collections::TryReserveError;
 
 const COLUMNS: usize = DeltaHistory::COLUMNS;
 
-/// States of a gated delta net, and the latest inputs.
+/// States of a gated delta net or a Mamba-2, and the latest inputs.
 #[derive(Clone)]
 pub struct DeltaStates {
     layout: DeltaHistory,
@@ -22,14 +22,18 @@ pub struct DeltaStates {
     copied: Option<usize>,
 }
 
-/// Vectors of a gated delta net.
+/// Vectors of a gated delta net or a Mamba-2.
 pub struct DeltaWeights<'a> {
     /// Convolution [conv_width, taps].
     pub taps: &'a [f32],
+    /// Bias of the convolution [conv_width]; empty: zeros.
+    pub conv_bias: &'a [f32],
     /// Speed of the decay [value_heads].
     pub rates: &'a [f32],
     /// Bias of the decay [value_heads].
     pub bias: &'a [f32],
+    /// Factor of v in the output [value_heads]; empty: zeros.
+    pub skip: &'a [f32],
 }
 
 /// Results of a part of a head's state.
@@ -134,7 +138,7 @@ impl DeltaStates {
         states: StatePass,
     ) -> StatePart {
         let StatePass { slot, base, save_at, .. } = states;
-        let DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps } = self.layout.spec;
+        let DeltaSpec { key_heads, value_heads, key_dim, value_dim, taps, replaces } = self.layout.spec;
         let (channels, part_len) = (self.layout.channels(), self.layout.part_len());
         let (head, first) = (index / self.layout.blocks(), index % self.layout.blocks() * COLUMNS);
         let key_head = if self.tiled { head % key_heads } else { head / (value_heads / key_heads) };
@@ -165,14 +169,17 @@ impl DeltaStates {
             }
         }
         let mut factors = vec![0.0; taps * channels];
+        let mut bias = vec![0.0; channels];
         for (to, channel) in runs.into_iter().flat_map(|(from, len)| from..from + len).enumerate() {
             for tap in 0..taps {
                 factors[tap * channels + to] = weights.taps[channel * taps + tap];
             }
+            bias[to] = weights.conv_bias.get(channel).copied().unwrap_or(0.0);
         }
         let mut rows = Rows::new(count, channels);
         for row in 0..count {
             let sums = rows.row_mut(row);
+            sums.copy_from_slice(&bias);
             for (inputs, factors) in window[row * channels..].chunks_exact(channels).zip(factors.chunks_exact(channels))
             {
                 sums.iter_mut().zip(inputs).zip(factors).for_each(|((sum, input), factor)| *sum += input * factor);
@@ -191,15 +198,19 @@ impl DeltaStates {
                 break;
             }
             let strengths = &inputs(at)[conv_width..];
-            let strength = 1.0 / (1.0 + (-strengths[head]).exp());
             let x = strengths[value_heads + head] + weights.bias[head];
-            let decay = (-weights.rates[head] * (x.max(0.0) + (-x.abs()).exp().ln_1p())).exp();
+            let speed = x.max(0.0) + (-x.abs()).exp().ln_1p();
+            let decay = (-weights.rates[head] * speed).exp();
+            let strength = if replaces { 1.0 / (1.0 + (-strengths[head]).exp()) } else { speed };
             let mut unused = [0.0; COLUMNS];
             let mixed = match at.checked_sub(position) {
                 Some(row) => &mut part.mixed[row * COLUMNS..][..COLUMNS],
                 None => &mut unused,
             };
-            arch().dispatch(Advance { row: rows.row(row), key_dim, strength, decay, state: &mut state, mixed });
+            let row = rows.row(row);
+            arch().dispatch(Advance { row, key_dim, replaces, strength, decay, state: &mut state, mixed });
+            let skip = weights.skip.get(head).copied().unwrap_or(0.0);
+            mixed.iter_mut().zip(&row[2 * key_dim..]).for_each(|(sum, v)| *sum = mul_add(skip, *v, *sum));
         }
         part
     }
@@ -210,6 +221,7 @@ struct Advance<'a> {
     /// q and k [key_dim] before their norms, v [COLUMNS].
     row: &'a [f32],
     key_dim: usize,
+    replaces: bool,
     strength: f32,
     decay: f32,
     /// [key_dim, COLUMNS].
@@ -223,10 +235,13 @@ impl WithSimd for Advance<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { row, key_dim, strength, decay, state, mixed } = self;
+        let Self { row, key_dim, replaces, strength, decay, state, mixed } = self;
         let (q, rest) = row.split_at(key_dim);
         let (k, v) = rest.split_at(key_dim);
-        let (q_scale, k_scale) = (length(q).recip() / (key_dim as f32).sqrt(), length(k).recip());
+        let (q_scale, k_scale) = match replaces {
+            true => (length(q).recip() / (key_dim as f32).sqrt(), length(k).recip()),
+            false => (1.0, 1.0),
+        };
         let state = state.as_chunks_mut::<COLUMNS>().0;
         let mut known = [0.0_f32; COLUMNS];
         for (column, k) in state.iter_mut().zip(k) {
@@ -238,7 +253,7 @@ impl WithSimd for Advance<'_> {
         }
         let mut new = [0.0_f32; COLUMNS];
         for i in 0..COLUMNS {
-            new[i] = (v[i] - known[i]) * strength;
+            new[i] = (v[i] - if replaces { known[i] } else { 0.0 }) * strength;
         }
         let mut sums = [0.0_f32; COLUMNS];
         for ((column, k), q) in state.iter_mut().zip(k).zip(q) {

@@ -381,7 +381,8 @@ impl CpuMemory {
             Op::GateHeads { layer, gain } => match (&spec.layers[layer].mixer, gain) {
                 (Mixer::DeltaNet(delta), Some(gain)) => {
                     let gates = pass.projected.columns(delta.input_width(), delta.value_width());
-                    gate_normed(&mut pass.mixed, gates, vector(gain), spec.norm_eps as f32);
+                    let groups = (!delta.replaces).then_some(delta.key_heads);
+                    gate_normed(&mut pass.mixed, gates, vector(gain), groups, spec.norm_eps as f32);
                 }
                 (Mixer::Attention(attention), _) => {
                     let each = spec.attention_gate == Some(AttentionGate::Elements);
@@ -394,9 +395,10 @@ impl CpuMemory {
                     pass.mixed = history.convolve(&pass.projected, vector(taps), position);
                 }
             }
-            Op::DeltaNet { layer, taps, rates, bias } => {
+            Op::DeltaNet { layer, taps, conv_bias, rates, bias, skip } => {
                 if let LayerState::Delta(states) = &mut layers[layer] {
-                    let weights = DeltaWeights { taps: vector(taps), rates: vector(rates), bias: vector(bias) };
+                    let [taps, conv_bias, rates, bias, skip] = [taps, conv_bias, rates, bias, skip].map(vector);
+                    let weights = DeltaWeights { taps, conv_bias, rates, bias, skip };
                     pass.mixed = states.advance(&pass.projected, &weights, position, pass.states);
                 }
             }

@@ -169,10 +169,20 @@ pub fn gate_heads(x: &mut Rows, gates: &Rows, together: usize) {
     }
 }
 
-/// Normalises parts of each row that are as wide as the gain, and multiplies each number by the SiLU of its gate.
-pub fn gate_normed(x: &mut Rows, mut gates: Rows, gain: &[f32], eps: f32) {
+/// Multiplies each number by the SiLU of its gate, after parts of the row were normalised that are as wide as the gain; or before `groups`
+/// equal parts are.
+pub fn gate_normed(x: &mut Rows, mut gates: Rows, gain: &[f32], groups: Option<usize>, eps: f32) {
     let width = x.width;
-    norm_parts(x, 0..width, gain, eps);
     activation(Activation::Silu, &mut gates);
-    x.multiply_each(&gates, 0);
+    match groups {
+        None => {
+            norm_parts(x, 0..width, gain, eps);
+            x.multiply_each(&gates, 0);
+        }
+        Some(groups) => {
+            x.multiply_each(&gates, 0);
+            norm_parts(x, 0..width, &vec![1.0; width / groups], eps);
+            x.scale_each(gain);
+        }
+    }
 }

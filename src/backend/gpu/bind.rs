@@ -243,7 +243,9 @@ impl<'a> Binder<'a> {
             Op::Route { bias, factors } => self.lower_route(bias, factors, uniforms),
             Op::Combine { to, bias } => self.lower_combine(to, bias, uniforms),
             Op::GateHeads { layer, gain } => self.lower_gates(layer, gain, uniforms),
-            Op::DeltaNet { layer, taps, rates, bias } => self.lower_delta_net(layer, [taps, rates, bias], uniforms),
+            Op::DeltaNet { layer, taps, conv_bias, rates, bias, skip } => {
+                self.lower_delta_net(layer, [taps, conv_bias, rates, bias, skip], uniforms)
+            }
             Op::ShortConv { layer, taps } => self.lower_short_conv(layer, taps, uniforms),
         }
     }

@@ -128,6 +128,7 @@ pub(super) struct DeltaDims {
     pub first_input: u32,
     pub width: u32,
     pub stride: u32,
+    pub replaces: u32,
     pub tiled: u32,
 }
 
@@ -141,6 +142,7 @@ pub(super) struct GateDims {
     pub first_gate: u32,
     pub each: u32,
     pub normed: u32,
+    pub gain_stride: u32,
     pub eps: f32,
     pub one: f32,
 }

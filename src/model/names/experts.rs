@@ -23,9 +23,9 @@ pub struct ExpertNames {
     pub transposed: bool,
     /// Projection to the score of the shared expert [1, hidden].
     pub shared_gate: &'static str,
-    /// Gate and up of the shared expert.
-    pub shared_up: [&'static str; 2],
-    /// Output projection of the shared expert.
+    /// Gate and up of the shared expert, or of the MLP of a layer that has both, as two tensors or as one; without suffix.
+    pub shared_up: &'static [&'static str],
+    /// Output projection of the shared expert, without suffix.
     pub shared_down: &'static str,
     /// Gain of the router's norm, times `hidden_size^0.5` [hidden]. Only layers that also have an MLP have this tensor and the next four.
     pub router_gain: &'static str,
@@ -49,8 +49,8 @@ pub(super) const EXPERTS: ExpertNames = ExpertNames {
     alternating: false,
     transposed: false,
     shared_gate: "mlp.shared_expert_gate.weight",
-    shared_up: ["mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"],
-    shared_down: "mlp.shared_expert.down_proj.weight",
+    shared_up: &["mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"],
+    shared_down: "mlp.shared_expert.down_proj",
     router_gain: "router.scale",
     factors: "router.per_expert_scale",
     norm: "pre_feedforward_layernorm_2",
@@ -68,8 +68,8 @@ pub(super) const GGUF_EXPERTS: ExpertNames = ExpertNames {
     alternating: false,
     transposed: false,
     shared_gate: "ffn_gate_inp_shexp.weight",
-    shared_up: ["ffn_gate_shexp.weight", "ffn_up_shexp.weight"],
-    shared_down: "ffn_down_shexp.weight",
+    shared_up: &["ffn_gate_shexp", "ffn_up_shexp"],
+    shared_down: "ffn_down_shexp",
     router_gain: "ffn_gate_inp.scale",
     factors: "ffn_down_exps.scale",
     norm: "pre_ffw_norm_2",

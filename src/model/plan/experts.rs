@@ -1,6 +1,6 @@
 //! Steps of a layer's experts.
 
-use super::{Builder, STORED};
+use super::{Builder, STORED, suffixed};
 use crate::model::elements::Elements;
 use crate::model::layout::{Layout, Part, RowOrder};
 use crate::model::op::{HiddenRows, Input, Op, Output};
@@ -27,9 +27,10 @@ impl Builder<'_> {
         let downs = |tensor: &str| parts(&name(tensor), experts.count, [hidden, 0, hidden]);
         let mut down = downs(names.down);
         if has_shared {
-            gates.push(Part::whole(name(names.shared_up[0]), width));
-            ups.push(Part::whole(name(names.shared_up[1]), width));
-            down.push(Part::whole(name(names.shared_down), hidden));
+            let shared = |tensor: &str, rows| suffixed(&[Part::whole(name(tensor), rows)], "weight");
+            gates.extend(shared(names.shared_up[0], width));
+            ups.extend(shared(names.shared_up[1], width));
+            down.extend(shared(names.shared_down, hidden));
         }
         let order = if names.alternating { RowOrder::Stacked } else { RowOrder::Alternate };
         let bias = experts.bias.then(|| vec![Part::whole(name(names.bias), experts.count)]);

@@ -55,36 +55,68 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds a gated delta net: `input` -> mixed.
+    /// Adds a gated delta net or a Mamba-2: `input` -> mixed.
     pub(super) fn delta_net(&mut self, layer: usize, delta: &DeltaSpec, input: Input) {
         let names = &self.names.delta;
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", self.names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
-        let DeltaSpec { value_heads, value_dim, taps, .. } = *delta;
-        let (conv, norm) = (name(names.conv), name(names.norm));
+        let DeltaSpec { value_heads, value_dim, taps, replaces, .. } = *delta;
+        let (keys, values) = (delta.key_heads * delta.key_dim, delta.value_width());
+        let conv_width = delta.conv_width();
+        let (conv, norm, skip) = (name(names.conv), name(names.norm), name(names.skip));
         let of_heads = |tensor: &str| vec![Part::whole(name(tensor), value_heads)];
         let (rates, bias) = (of_heads(names.rates), of_heads(names.bias));
-        // The recurrence keeps a copy of what it reads, so that is adjacent.
-        let all = [
-            Part::whole(name(names.qkv), delta.conv_width()),
-            Part::whole(name(names.write), value_heads),
-            Part::whole(name(names.decay), value_heads),
-            Part::whole(name(names.gate), delta.value_width()),
-        ];
-        let matrix = self.matrix(&label("delta net"), self.spec.hidden_size, &all, RowOrder::Stacked);
+        // The recurrence keeps a copy of what it reads, so that is adjacent: q, k, v, write strength and decay, then the gates.
+        let all = match replaces {
+            true => vec![
+                Part::whole(name(names.qkv), conv_width),
+                Part::whole(name(names.write), value_heads),
+                Part::whole(name(names.decay), value_heads),
+                Part::whole(name(names.gate), values),
+            ],
+            false => {
+                let (v, k, q) = (values, 2 * values, 2 * values + keys);
+                let decay = q + keys;
+                let whole = Part::whole(name(names.qkv), decay + value_heads);
+                let ranges =
+                    [(q, keys), (k, keys), (v, values), (decay, value_heads), (decay, value_heads), (0, values)];
+                let part = |(first_row, rows)| Part { first_row, rows, ..whole.clone() };
+                ranges.map(part).into()
+            }
+        };
+        // The convolution of Mamba-2 has the order v, k, q.
+        let conv = |suffix: &str, size: usize| {
+            let whole = suffixed(&[Part::whole(conv.clone(), conv_width * size)], suffix).remove(0);
+            let part =
+                |(first, rows): (usize, usize)| Part { first_row: first * size, rows: rows * size, ..whole.clone() };
+            match replaces {
+                true => vec![whole],
+                false => [(values + keys, keys), (values, keys), (0, values)].map(part).into(),
+            }
+        };
+        let (weights, conv_bias) = (conv("weight", taps), conv("bias", 1));
+        let what = if replaces { "delta net" } else { "Mamba-2" };
+        let matrix = self.matrix(&label(what), self.spec.hidden_size, &all, RowOrder::Stacked);
         self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
-        let taps = self.convolution(layer, conv, delta.conv_width(), taps);
+        let taps = self.convolution(layer, weights, taps);
         let rates = self.vector(label("decay"), rates, RowOrder::Stacked, names.rate_elements);
         let bias = self.vector(label("decay bias"), bias, RowOrder::Stacked, STORED);
-        self.body.push(Op::DeltaNet { layer, taps, rates, bias });
-        let norm = suffixed(&[Part::whole(norm, value_dim)], "weight");
-        let gain = self.vector(label("delta net norm"), norm, RowOrder::Stacked, STORED);
+        let (conv_bias, skip) = match replaces {
+            true => (self.constant("zeros", conv_width, 0.0), self.constant("zeros", value_heads, 0.0)),
+            false => (
+                self.vector(label("convolution bias"), conv_bias, RowOrder::Stacked, STORED),
+                self.vector(label("skip"), vec![Part::whole(skip, value_heads)], RowOrder::Stacked, STORED),
+            ),
+        };
+        self.body.push(Op::DeltaNet { layer, taps, conv_bias, rates, bias, skip });
+        let width = if replaces { value_dim } else { values };
+        let norm = suffixed(&[Part::whole(norm, width)], "weight");
+        let gain = self.vector(label(&format!("{what} norm")), norm, RowOrder::Stacked, STORED);
         self.body.push(Op::GateHeads { layer, gain: Some(gain) });
     }
 
     /// Adds the weights of a convolution over positions [width, taps].
-    fn convolution(&mut self, layer: usize, tensor: String, width: usize, taps: usize) -> VectorId {
-        let weights = suffixed(&[Part::whole(tensor, width * taps)], "weight");
+    fn convolution(&mut self, layer: usize, weights: Vec<Part>, taps: usize) -> VectorId {
         let vector = self.vector(format!("layer {layer} convolution"), weights, RowOrder::Stacked, STORED);
         self.vectors[vector.0].cols = taps;
         vector
@@ -98,7 +130,8 @@ impl Builder<'_> {
         let all = [Part::whole(name(names.conv_in), 3 * hidden)];
         let matrix = self.matrix(&label("b, c and x"), hidden, &all, RowOrder::Stacked);
         self.body.push(Op::Matmul { input, matrix, output: Output::Projected });
-        let taps = self.convolution(layer, name(names.conv), hidden, taps);
+        let weights = suffixed(&[Part::whole(name(names.conv), hidden * taps)], "weight");
+        let taps = self.convolution(layer, weights, taps);
         self.body.push(Op::ShortConv { layer, taps });
     }
 

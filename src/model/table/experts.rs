@@ -17,6 +17,7 @@ pub(super) const EXPERTS: ExpertFacts = ExpertFacts {
     bias: false,
     dense: 0,
     shared: None,
+    optional: false,
     with_mlp: false,
 };
 

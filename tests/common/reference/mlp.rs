@@ -96,19 +96,25 @@ pub(super) struct MlpWeights {
 }
 
 impl Mlp {
-    /// Reads the MLP of the layer with this prefix.
+    /// Reads the MLP of the layer with this prefix, or the one that its experts share.
     pub async fn load<S: Source>(
         spec: &ModelSpec,
         read: &WeightReader<'_, S>,
         prefix: &str,
         inner: usize,
+        is_shared: bool,
     ) -> Result<Self> {
         let (names, hidden) = (read.names, spec.hidden_size);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
+        let is_shared = is_shared && spec.experts.is_some_and(|experts| !experts.with_mlp);
+        let (up, down) = match is_shared {
+            true => (names.experts.shared_up, names.experts.shared_down),
+            false => (names.up, names.down),
+        };
         let widths = if spec.mlp.gated { vec![inner; 2] } else { vec![inner] };
-        let up: Vec<_> = names.up.iter().map(|tensor| name(tensor)).collect();
+        let up: Vec<_> = up.iter().map(|tensor| name(tensor)).collect();
         let up = read.projection(&up, &widths, hidden, spec.mlp.bias).await?;
-        let down = read.projection(&[name(names.down)], &[hidden], inner, spec.mlp.bias).await?;
+        let down = read.projection(&[name(down)], &[hidden], inner, spec.mlp.bias).await?;
         Ok(mlp_of(up, down, spec.mlp.gated))
     }
 
@@ -179,10 +185,10 @@ impl ExpertWeights {
         if experts.shared > 0 {
             let mut weight = Vec::new();
             for tensor in names.shared_up {
-                weight.extend(read.shaped(&name(tensor), &[inner, hidden]).await?);
+                weight.extend(read.shaped(&format!("{}.weight", name(tensor)), &[inner, hidden]).await?);
             }
             let up = Projection { weight, bias: vec![0.0; 2 * inner], cols: hidden };
-            let weight = read.shaped(&name(names.shared_down), &[hidden, inner]).await?;
+            let weight = read.shaped(&format!("{}.weight", name(names.shared_down)), &[hidden, inner]).await?;
             each.push(mlp_of(up, Projection { weight, bias: vec![0.0; hidden], cols: inner }, true));
         }
         Ok(Self { router, bias, factors, each })
@@ -234,9 +240,12 @@ impl MlpWeights {
         let norm = |x: &[f32], gain: &[f32]| norm_rms(x, gain, spec.norm_eps);
         let of_mlp = self.mlp.as_ref().map(|mlp| mlp.times(normed, spec.mlp.activation));
         let Some(experts) = &self.experts else { return of_mlp.unwrap() };
-        let Some(([mlp_gain, router_gain, before, after], of_mlp)) = self.gains.as_ref().zip(of_mlp) else {
-            return experts.times(normed, normed, spec);
+        let Some([mlp_gain, router_gain, before, after]) = &self.gains else {
+            let mut sums = experts.times(normed, normed, spec);
+            sums.iter_mut().zip(of_mlp.unwrap_or_default()).for_each(|(sum, x)| *sum += x);
+            return sums;
         };
+        let of_mlp = of_mlp.unwrap();
         let of_experts = experts.times(&norm(residual, router_gain), &norm(residual, before), spec);
         let mut sums = norm(&of_mlp, mlp_gain);
         sums.iter_mut().zip(norm(&of_experts, after)).for_each(|(sum, x)| *sum += x);

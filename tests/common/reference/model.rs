@@ -2,8 +2,8 @@
 
 use super::mlp::{ExpertWeights, Mlp, MlpWeights};
 use super::{
-    DeltaVectors, Heads, Kv, Pairs, activate, delta_net, embed, gate_heads, gate_normed, head, matmul, norm_layer,
-    norm_rms, qk_norm, residual, rotary, short_conv,
+    DeltaVectors, Heads, Kv, Pairs, activate, delta_net, embed, gate_heads, gate_normed, gate_then_norm, head, matmul,
+    norm_layer, norm_rms, qk_norm, residual, rotary, short_conv,
 };
 use foretoken::KvDtype;
 use foretoken::Result;
@@ -249,7 +249,10 @@ impl Model {
                 let mut mixed = delta_net(&projected, vectors, delta);
                 let (first, width) = (delta.input_width(), delta.input_width() + delta.value_width());
                 let gates: Vec<f32> = projected.chunks_exact(width).flat_map(|row| &row[first..]).copied().collect();
-                gate_normed(&mut mixed, &gates, &vectors.gain, self.spec.norm_eps);
+                match delta.replaces {
+                    true => gate_normed(&mut mixed, &gates, &vectors.gain, self.spec.norm_eps),
+                    false => gate_then_norm(&mut mixed, &gates, &vectors.gain, delta.key_heads, self.spec.norm_eps),
+                }
                 mixed
             }
             _ => Vec::new(),
@@ -366,31 +369,58 @@ impl Layer {
                 (MixerWeights::ShortConv { input, weights }, names.conv_out, hidden)
             }
             Mixer::DeltaNet(delta) => {
-                let DeltaNames { qkv, write, decay, gate, conv, rates, rate_elements, bias, norm, out, tiled } =
+                let DeltaNames { qkv, write, decay, gate, conv, skip, rates, rate_elements, bias, norm, out, tiled } =
                     names.delta;
                 let heads = delta.value_heads;
-                let widths = [delta.conv_width(), heads, heads, delta.value_width()];
-                let input = read.projection(&all(&[qkv, write, decay, gate]), &widths, hidden, false).await?;
+                let (conv_width, values, keys) =
+                    (delta.conv_width(), delta.value_width(), delta.key_heads * delta.key_dim);
                 let mut rates = read.weights.read_f32(&name(rates)).await?;
                 rates.iter_mut().for_each(|rate| *rate = rate_elements.from_stored(*rate));
-                let vectors = DeltaVectors {
-                    taps: read.convolution(&name(conv), delta.conv_width(), delta.taps).await?,
-                    decay: [rates, read.weights.read_f32(&name(bias)).await?],
-                    gain: read.tensor(&name(norm), "weight", &[delta.value_dim]).await?,
-                    tiled,
+                let decay_bias = read.weights.read_f32(&name(bias)).await?;
+                let taps = read.convolution(&name(conv), conv_width, delta.taps).await?;
+                let (input, vectors) = if delta.replaces {
+                    let widths = [conv_width, heads, heads, values];
+                    let input = read.projection(&all(&[qkv, write, decay, gate]), &widths, hidden, false).await?;
+                    let (conv_bias, skip) = (vec![0.0; conv_width], vec![0.0; heads]);
+                    let gain = read.tensor(&name(norm), "weight", &[delta.value_dim]).await?;
+                    (input, DeltaVectors { taps, conv_bias, decay: [rates, decay_bias], skip, gain, tiled })
+                } else {
+                    // Gates, v, k, q and decays; the convolution has v, k, q.
+                    let all = read.projection(&[name(qkv)], &[values + conv_width + heads], hidden, false).await?;
+                    let decays = values + conv_width..values + conv_width + heads;
+                    let order = |v: usize| {
+                        (v + values + keys..v + values + 2 * keys)
+                            .chain(v + values..v + values + keys)
+                            .chain(v..v + values)
+                    };
+                    let input = all.rows(order(values).chain(decays.clone()).chain(decays).chain(0..values));
+                    let conv_bias = read.weights.read_f32(&format!("{}.bias", name(conv))).await?;
+                    let taps = order(0).flat_map(|row| taps[row * delta.taps..][..delta.taps].to_vec()).collect();
+                    let conv_bias = order(0).map(|row| conv_bias[row]).collect();
+                    let skip = read.weights.read_f32(&name(skip)).await?;
+                    let gain = read.weights.read_f32(&format!("{}.weight", name(norm))).await?;
+                    (input, DeltaVectors { taps, conv_bias, decay: [rates, decay_bias], skip, gain, tiled })
                 };
                 (MixerWeights::DeltaNet { input, vectors }, out, delta.value_width())
             }
         };
         let (has_mlp, has_experts) = (*intermediate_size > 0, *expert_size > 0);
         let mlp = MlpWeights {
-            mlp: if has_mlp { Some(Mlp::load(spec, read, &prefix, *intermediate_size).await?) } else { None },
+            mlp: if has_mlp {
+                Some(Mlp::load(spec, read, &prefix, *intermediate_size, has_experts).await?)
+            } else {
+                None
+            },
             experts: if has_experts {
                 Some(ExpertWeights::load(spec, read, &prefix, *expert_size).await?)
             } else {
                 None
             },
-            gains: if has_mlp && has_experts { Some(read.gains_of_branches(&prefix, hidden).await?) } else { None },
+            gains: if spec.experts.is_some_and(|experts| experts.with_mlp) {
+                Some(read.gains_of_branches(&prefix, hidden).await?)
+            } else {
+                None
+            },
         };
         let norm = async |has_norm: bool, tensor: &str| -> Result<Option<Norm>> {
             if has_norm { read.norm(&name(tensor), hidden).await.map(Some) } else { Ok(None) }

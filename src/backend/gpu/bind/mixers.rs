@@ -12,13 +12,14 @@ impl Binder<'_> {
     pub(super) fn lower_gates(&self, layer: usize, gain: Option<VectorId>, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let spec = self.spec();
         let each = spec.attention_gate == Some(AttentionGate::Elements);
-        let (heads, head_dim, gates, first_gate) = match &spec.layers[layer].mixer {
+        let (heads, head_dim, gates, first_gate, normed) = match &spec.layers[layer].mixer {
             Mixer::Attention(AttentionSpec { heads, head_dim, .. }) => {
-                (*heads, *head_dim, if each { heads * head_dim } else { *heads }, 0)
+                (*heads, *head_dim, if each { heads * head_dim } else { *heads }, 0, 0)
             }
             Mixer::DeltaNet(delta) => {
                 let first = delta.input_width();
-                (delta.value_heads, delta.value_dim, first + delta.value_width(), first)
+                let (heads, normed) = if delta.replaces { (delta.value_heads, 1) } else { (delta.key_heads, 2) };
+                (heads, delta.value_width() / heads, first + delta.value_width(), first, normed)
             }
             Mixer::ShortConv { .. } => return Vec::new(),
         };
@@ -28,7 +29,8 @@ impl Binder<'_> {
             gates: gates as u32,
             first_gate: first_gate as u32,
             each: u32::from(each || gain.is_some()),
-            normed: u32::from(gain.is_some()),
+            normed,
+            gain_stride: if normed == 2 { head_dim as u32 } else { 0 },
             eps: spec.norm_eps as f32,
             one: 1.0,
         };
@@ -42,11 +44,11 @@ impl Binder<'_> {
         }]
     }
 
-    /// Lowers a delta net, with the weights of its convolution, and speed and bias of its decay.
+    /// Lowers a delta net, with weights and bias of its convolution, speed and bias of its decay, and the factor of v.
     pub(super) fn lower_delta_net(
         &self,
         layer: usize,
-        [taps, rates, bias]: [VectorId; 3],
+        [taps, conv_bias, rates, bias, skip]: [VectorId; 5],
         uniforms: &mut Uniforms,
     ) -> Vec<Lowered> {
         let spec = self.spec();
@@ -61,6 +63,7 @@ impl Binder<'_> {
             first_input: (DeltaHistory::SLOTS * history.slot_len()) as u32,
             width: (delta.input_width() + delta.value_width()) as u32,
             stride: stride(delta.value_width()) as u32,
+            replaces: u32::from(delta.replaces),
             tiled: u32::from(spec.names().delta.tiled),
         };
         vec![Lowered {
@@ -74,6 +77,8 @@ impl Binder<'_> {
                 (5, self.vector(bias)),
                 (6, self.layers[layer].whole()),
                 (7, self.mixed.clone()),
+                (8, self.vector(conv_bias)),
+                (9, self.vector(skip)),
             ],
             blocks: vec![(1, uniforms.add(&[dims]))],
         }]
