@@ -663,10 +663,13 @@ fn what_a_template_would_lose_is_refused_by_name() {
         other => panic!("{other:?}"),
     };
     let plain = "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}";
-    for (more, value) in [("name", json!("Ulysses")), ("reasoning_content", json!("hm"))] {
+    for (more, value) in [("name", json!("Ulysses")), ("mood", json!("calm"))] {
         let list = json!([{ "role": "user", "content": "Sail" }, { "role": "user", "content": "on", more: value }]);
         assert_eq!(refused(plain, list), format!("the field {more}"));
     }
+    // Models read their earlier thoughts only where their template shows them.
+    let thought = json!([{ "role": "assistant", "content": "Sail", "reasoning_content": "Hm." }]);
+    assert_eq!(rendered_value(plain, thought).unwrap(), "assistantSail");
     // A template that renders names of tools still drops a user's name.
     let calls =
         "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.name }}{% endfor %}{% endfor %}";

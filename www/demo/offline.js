@@ -20,8 +20,8 @@ const FILES = [
     replay schema settings share shelf simulator stage support tabs turn welcome
   `).map((name) => `${name}.js`),
   ...names(`
-    cache chat chunks conversation downloader engine error error-hints foretoken grammar http instance instance-workers loading model-files
-    oniguruma opfs options patterns queue saved-chats server-files shared-name start-worker storage threads tools worker
+    answers cache chat chunks conversation downloader engine error error-hints foretoken grammar http instance instance-workers loading
+    model-files oniguruma opfs options patterns queue saved-chats server-files shared-name start-worker storage threads tools worker
   `).map((name) => `../${name}.js`),
   isRelaxed ? "../relaxed_bg.wasm" : "../foretoken_bg.wasm",
   "../grammar_bg.wasm",
