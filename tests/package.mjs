@@ -16,6 +16,7 @@ import { examples, manifests } from "./examples.mjs";
 /** All published modules. */
 const MODULES = [
   "ai-sdk",
+  "answers",
   "cache",
   "candidates",
   "chat",
