@@ -150,7 +150,7 @@ function messages(message: LanguageModelV4Message): Message[] {
       part.type === "tool-result" ? [{ role, tool_call_id: part.toolCallId, name: part.toolName, content: inText(part.output) }] : [],
     );
   }
-  // Of earlier thoughts, the chat template keeps those that the model should see again.
+  // The chat template omits earlier thoughts that the model should not see again.
   const reasoning_content = content.flatMap((part) => (part.type === "reasoning" ? part.text : [])).join("");
   const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
   const tool_calls = content.flatMap((part) =>

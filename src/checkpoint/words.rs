@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::model::{ModelSpec, spec_of_gguf, yarn_growth};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
-use std::iter;
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
 const WORDS: [(&str, &[&str]); 42] = [
@@ -115,16 +114,17 @@ impl WordFiles<'_> {
         if let Some(Value::Array(all)) = values.get("num_key_value_heads").cloned() {
             let kind = |heads: &Value| if heads.as_u64() == Some(0) { "recurrent" } else { "full_attention" };
             values.insert("layer_types".into(), all.iter().map(kind).collect());
-            let (windowed, global): (Vec<_>, Vec<_>) = match values.get("sliding_window_pattern") {
-                Some(Value::Array(slides)) => all.into_iter().zip(slides).partition(|(_, slides)| **slides == true),
-                _ => (all.into_iter().zip(iter::repeat(&Value::Null)).collect(), Vec::new()),
+            let is_global = |layer: usize| match values.get("sliding_window_pattern") {
+                Some(Value::Array(slides)) => slides.get(layer) == Some(&Value::Bool(false)),
+                _ => false,
             };
             // Two counts are no number, which is then an error.
-            let common = |layers: Vec<(Value, &Value)>| {
-                let heads = layers.into_iter().map(|(heads, _)| heads).filter(|heads| heads.as_u64() != Some(0));
+            let common = |global: bool| {
+                let layers = all.iter().enumerate().filter(|(layer, _)| is_global(*layer) == global);
+                let heads = layers.map(|(_, heads)| heads.clone()).filter(|heads| heads.as_u64() != Some(0));
                 heads.reduce(|first, other| if first == other { first } else { Value::Array(vec![first, other]) })
             };
-            let (windowed, global) = (common(windowed), common(global));
+            let (windowed, global) = (common(false), common(true));
             values.insert("num_key_value_heads".into(), windowed.into());
             values.insert("num_global_key_value_heads".into(), global.into());
         }

@@ -237,7 +237,7 @@ pub(super) struct ExpertFacts {
     pub dense: usize,
     /// Default of `shared_expert_intermediate_size`; `None`: there is no shared expert.
     pub shared: Option<usize>,
-    /// `true`: without experts, their number is 0, and layers with experts also have an MLP.
+    /// `true`: the number of experts may be 0, for none. If there are some, the layers also have an MLP, which all rows use.
     pub optional: bool,
     /// `true`: if `enable_moe_block` is true, layers have both an MLP and experts, and the keys above have no defaults.
     pub with_mlp: bool,
@@ -317,7 +317,7 @@ pub(super) struct Facts {
     pub experts: Option<ExpertFacts>,
     /// Default of `conv_L_cache`, the taps of short convolutions; `None`: no layer has one.
     pub short_conv: Option<usize>,
-    /// Layers without attention, with the defaults of their sizes; `None`: they are no delta nets.
+    /// Default sizes of delta nets or Mamba-2 in layers without attention; `None`: there are none.
     pub delta_net: Option<DeltaSpec>,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,

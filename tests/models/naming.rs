@@ -235,7 +235,7 @@ fn stacked(all: Vec<Stored>) -> Vec<Stored> {
         } else if let Some((layer, block)) =
             name.strip_suffix(".input_linear.weight").and_then(|name| name.rsplit_once('.'))
         {
-            // Of experts, or of the MLP that they share.
+            // A tensor of experts, or of the MLP that all rows use.
             let (experts, suffix) = if block == "block_sparse_moe" { (shape[0], "_exps") } else { (1, "_shexp") };
             for (half, part) in ["gate", "up"].into_iter().enumerate() {
                 let halves = bytes.chunks(bytes.len() / experts / 2).skip(half).step_by(2);

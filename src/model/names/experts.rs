@@ -27,7 +27,7 @@ pub struct ExpertNames {
     pub shared_up: &'static [&'static str],
     /// Output projection of the shared expert, without suffix.
     pub shared_down: &'static str,
-    /// Gain of the router's norm, times `hidden_size^0.5` [hidden]. Only layers that also have an MLP have this tensor and the next four.
+    /// Gain of the router's norm, times `hidden_size^0.5` [hidden]. This tensor and the next four exist only in Gemma 4.
     pub router_gain: &'static str,
     /// Factor of the weight of each expert [experts].
     pub factors: &'static str,
