@@ -51,10 +51,11 @@ fn main(@builtin(local_invocation_index) thread: u32) {
         }
         step.save_slot = (step.save_slot + 1u) % ROUND_SLOTS;
         step.save_at = step.position;
-        draft_step.position = position + accepted;
-        draft_step.rows = 2u;
-        draft_step.token = pending - 1u;
-        draft_step.logit_row = 1u;
+        let missed = draft_step.missed;
+        draft_step.position = position + 1u + accepted - missed - draft_step.lead;
+        draft_step.rows = missed + 1u;
+        draft_step.token = pending - missed;
+        draft_step.logit_row = missed;
         draft_step.out = drafts;
         draft_step.draft_row = 0u;
         draft_step.save_slot = (draft_step.save_slot + 1u) % ROUND_SLOTS;

@@ -5,7 +5,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     if (step.rows == 0u) {
         return;
     }
-    let base = (id.x + dims.head * step.logit_row) * dims.stride;
+    let base = x_base(id.x);
     var sum = 0.0;
     for (var i = thread; i < dims.stride; i += THREADS) {
         let v = x[base + i];
@@ -21,7 +21,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         squares = fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, fma(v.x, v.x, squares))));
     }
     let scale = 1.0 / sqrt(sum_threads(squares, dims.one, thread) / f32(dims.width) + dims.eps);
-    for (var i = thread; i < dims.stride; i += THREADS) {
-        y[id.x * dims.stride + i] = fma((x[base + i] - mean) * scale, gain[i], bias[i]);
+    let to = y_base(id.x);
+    for (var i = thread; i < dims.count; i += THREADS) {
+        y[to + i] = fma((x[base + i] - mean) * scale, gain[i], bias[i]);
     }
 }

@@ -265,7 +265,7 @@ pub use gpu::DeviceInfo;
 pub use options::{
     Acceptance, Arithmetic, ArithmeticChoice, ChatOptions, ContextOptions, ContextPolicy, DeviceChoice, DoSample,
     DrafterChoice, DraftingOptions, GenerateOptions, KvDtype, LoadOptions, LookupRule, Pooling, SamplingOptions,
-    SamplingValues, Schedule, Speculation, WeightDtype,
+    SamplingValues, Schedule, Speculation, UseMtp, WeightDtype,
 };
 pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
 pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};

@@ -12,7 +12,7 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{Blueprint, Capacity, ModelSpec};
-use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
+use crate::options::{ArithmeticChoice, KvDtype, LoadOptions, UseMtp};
 use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
@@ -94,8 +94,27 @@ impl<S: Source + 'static> ModelFiles<S> {
 
     /// Keeps only what is needed to load the model onto devices, repeatedly if required.
     pub(crate) fn into_loadable(self) -> Loadable<S> {
-        let arithmetic = Cell::new(self.blueprint.arithmetic);
-        Loadable { blueprint: self.blueprint, arithmetic, weights: self.checkpoint.into_weights() }
+        Loadable::new(self.blueprint, &Rc::new(self.checkpoint.into_weights()))
+    }
+
+    /// Returns the MTP layer of the checkpoint as a drafter; `None`: it has none, or another drafter is used.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the options request it and there is none, or an assistant too; [`Error::BadWeights`].
+    fn mtp(&mut self, has_assistant: bool, options: &LoadOptions) -> Result<Option<Blueprint>> {
+        let bad = |allowed| Error::BadOption { option: "use_mtp".into(), value: "true".into(), allowed };
+        let weights = self.checkpoint.weights();
+        match options.use_mtp {
+            UseMtp::No => return Ok(None),
+            UseMtp::Auto if has_assistant => return Ok(None),
+            UseMtp::Yes if has_assistant => return Err(bad("auto or false, with an assistant model".into())),
+            UseMtp::Auto | UseMtp::Yes => {}
+        }
+        let layer = self.blueprint.take_mtp(weights, options.dtype)?;
+        if layer.is_none() && options.use_mtp == UseMtp::Yes {
+            return Err(bad(format!("auto or false: {} has no MTP layer", weights.source().name())));
+        }
+        Ok(layer)
     }
 }
 
@@ -104,26 +123,41 @@ pub(crate) struct Loadable<S> {
     pub blueprint: Blueprint,
     /// The requested arithmetic, then the chosen one, so that a replacement device uses it too.
     arithmetic: Cell<ArithmeticChoice>,
-    weights: Weights<S>,
+    weights: Rc<Weights<S>>,
 }
 
 impl<S: Source> Loadable<S> {
-    /// Loads the model onto a GPU. `loaded` is called with the bytes of each portion.
-    pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<GpuModel> {
+    fn new(blueprint: Blueprint, weights: &Rc<Weights<S>>) -> Self {
+        Self { arithmetic: Cell::new(blueprint.arithmetic), blueprint, weights: weights.clone() }
+    }
+
+    /// Loads the model onto a GPU. A drafter may need its `target`. `loaded` is called with the bytes of each portion.
+    pub async fn put(
+        &self,
+        gpu: &Rc<Gpu>,
+        buffers: &RoundBuffers,
+        target: Option<&GpuModel>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<GpuModel> {
         let Self { blueprint, arithmetic, weights } = self;
         let place = weights.source().name();
         let blueprint = Blueprint { arithmetic: arithmetic.get(), ..blueprint.clone() };
-        let model = GpuModel::load(gpu, &blueprint, Some(weights), buffers, loaded).await;
+        let model = GpuModel::load(gpu, &blueprint, Some(weights), buffers, target, loaded).await;
         let model = model.map_err(|error| error.within(&place))?;
         arithmetic.set(model.arithmetic().into());
         Ok(model)
     }
 
-    /// Loads the model into the CPU's memory. `loaded` is called with the bytes of each portion.
-    async fn load_on_cpu(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::CpuModel> {
+    /// Loads the model into the CPU's memory. A drafter may need its `target`. `loaded` is called with the bytes of each portion.
+    async fn load_on_cpu(
+        &self,
+        processor: &Rc<cpu::Processor>,
+        target: Option<&cpu::CpuModel>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<cpu::CpuModel> {
         let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
-        cpu::CpuModel::load(processor, blueprint, weights, loaded).await.map_err(|error| error.within(&place))
+        cpu::CpuModel::load(processor, blueprint, weights, target, loaded).await.map_err(|error| error.within(&place))
     }
 }
 
@@ -147,10 +181,19 @@ impl Session {
             let allowed = "what one device computes".into();
             return Err(Error::BadOption { option: option.into(), value, allowed });
         }
-        let target = ModelFiles::open(target, options).await?;
+        let mut target = ModelFiles::open(target, options).await?;
         let prompts = target.prompts().await?;
-        let warnings = target.warnings.clone();
-        let mut pair = LoadedPair { target: target.into_loadable(), assistant: None, tokenizers: None, warnings };
+        let mut warnings = target.warnings.clone();
+        let mtp = match target.mtp(assistant.is_some(), options) {
+            Err(error @ Error::BadWeights { .. }) => {
+                warnings.push(not_used(MTP_LAYER, &error));
+                None
+            }
+            found => found?,
+        };
+        let target = target.into_loadable();
+        let mtp = mtp.map(|layer| Loadable::new(layer, &target.weights));
+        let mut pair = LoadedPair { target, mtp, assistant: None, tokenizers: None, warnings };
         match assistant {
             None => {}
             Some(source) => match open_assistant(source, options, prompts.context).await {
@@ -185,6 +228,8 @@ impl Session {
 /// The models of a session, with the choices made for them.
 struct LoadedPair<S, A> {
     target: Loadable<S>,
+    /// The target's own drafter; `None` with an assistant.
+    mtp: Option<Loadable<S>>,
     assistant: Option<Loadable<A>>,
     /// Tokenizers of target and draft model, if they differ.
     tokenizers: Option<[Rc<Tokenizer>; 2]>,
@@ -200,7 +245,7 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
         device: &Device,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<(Box<dyn Backend>, Vec<String>)> {
-        let Self { target, assistant, warnings, .. } = self;
+        let Self { target, mtp, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();
         let (all, mut done) = (self.bytes(), 0);
         // Memory is planned in whole blocks, so the sum can be a little below `all`, or on the CPU a little above.
@@ -213,10 +258,17 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
                 let Blueprint { spec, capacity, .. } = &target.blueprint;
                 let allocate = || RoundBuffers::new(gpu, capacity, spec.vocab_size);
                 let buffers = gpu.allocating("the sampler", target.blueprint.sampler_bytes(), allocate).await?;
-                let model = target.put(gpu, &buffers, &mut progress).await?;
-                let draft = match assistant {
-                    Some(assistant) => or_warning(assistant.put(gpu, &buffers, &mut progress).await, &mut warnings)?,
-                    None => None,
+                let model = target.put(gpu, &buffers, None, &mut progress).await?;
+                let draft = match (assistant, mtp) {
+                    (Some(assistant), _) => {
+                        let loaded = assistant.put(gpu, &buffers, None, &mut progress).await;
+                        or_warning(ASSISTANT, loaded, &mut warnings)?
+                    }
+                    (None, Some(mtp)) => {
+                        let loaded = mtp.put(gpu, &buffers, Some(&model), &mut progress).await;
+                        or_warning(MTP_LAYER, loaded, &mut warnings)?
+                    }
+                    (None, None) => None,
                 };
                 progress(all);
                 let mut engine = gpu::GpuBackend::new(gpu, buffers, model, draft)?;
@@ -224,12 +276,17 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
                 Box::new(engine)
             }
             Device::Cpu(processor) => {
-                let model = target.load_on_cpu(processor, &mut progress).await?;
-                let draft = match assistant {
-                    Some(assistant) => {
-                        or_warning(assistant.load_on_cpu(processor, &mut progress).await, &mut warnings)?
+                let model = target.load_on_cpu(processor, None, &mut progress).await?;
+                let draft = match (assistant, mtp) {
+                    (Some(assistant), _) => {
+                        let loaded = assistant.load_on_cpu(processor, None, &mut progress).await;
+                        or_warning(ASSISTANT, loaded, &mut warnings)?
                     }
-                    None => None,
+                    (None, Some(mtp)) => {
+                        let loaded = mtp.load_on_cpu(processor, Some(&model), &mut progress).await;
+                        or_warning(MTP_LAYER, loaded, &mut warnings)?
+                    }
+                    (None, None) => None,
                 };
                 progress(all);
                 Box::new(cpu::CpuBackend::new(model, draft))
@@ -242,8 +299,9 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
     }
 
     fn bytes(&self) -> u64 {
-        let assistant = self.assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
-        self.target.blueprint.memory().weights + assistant
+        let drafters = [self.mtp.as_ref().map(|mtp| &mtp.blueprint), self.assistant.as_ref().map(|own| &own.blueprint)];
+        let models = drafters.into_iter().flatten().chain([&self.target.blueprint]);
+        models.map(|blueprint| blueprint.memory().weights).sum()
     }
 }
 
@@ -263,13 +321,18 @@ fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     warnings
 }
 
-/// Returns the loaded draft model, or adds a warning. A lost device is an error, because the target has lost it too.
-fn or_warning<M>(loaded: Result<M>, warnings: &mut Vec<String>) -> Result<Option<M>> {
+/// The assistant model, in warnings.
+const ASSISTANT: &str = "assistant model";
+/// The MTP layer of a target, in warnings.
+const MTP_LAYER: &str = "MTP layer";
+
+/// Returns the loaded drafter, or adds a warning about `what`. A lost device is an error, because the target has lost it too.
+fn or_warning<M>(what: &str, loaded: Result<M>, warnings: &mut Vec<String>) -> Result<Option<M>> {
     match loaded {
         Ok(model) => Ok(Some(model)),
         Err(lost @ Error::DeviceLost { .. }) => Err(lost),
         Err(error) => {
-            warnings.push(without_assistant(&error));
+            warnings.push(not_used(what, &error));
             Ok(None)
         }
     }
@@ -280,7 +343,11 @@ pub(crate) fn translated(difference: &str) -> String {
 }
 
 pub(crate) fn without_assistant(reason: impl Display) -> String {
-    format!("the assistant model is not used: {reason}")
+    not_used(ASSISTANT, reason)
+}
+
+fn not_used(what: &str, reason: impl Display) -> String {
+    format!("the {what} is not used: {reason}")
 }
 
 impl Translate for Translator {
@@ -327,7 +394,8 @@ async fn build_alone<S: Source + 'static>(
         model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
     let assistant = None::<Loadable<S>>;
-    let pair = LoadedPair { target: model.into_loadable(), assistant, tokenizers: None, warnings: Vec::new() };
+    let target = model.into_loadable();
+    let pair = LoadedPair { target, mtp: None, assistant, tokenizers: None, warnings: Vec::new() };
     Ok(pair.build(device, loaded).await?.0)
 }
 
@@ -362,11 +430,11 @@ mod tests {
             let loadable = ModelFiles::open(source, &options).await.unwrap().into_loadable();
             let Blueprint { spec, capacity, .. } = &loadable.blueprint;
             let buffers = RoundBuffers::new(&gpu, capacity, spec.vocab_size).unwrap();
-            let measured = loadable.put(&gpu, &buffers, &mut |_| ()).await.unwrap().arithmetic();
+            let measured = loadable.put(&gpu, &buffers, None, &mut |_| ()).await.unwrap().arithmetic();
             assert_eq!(loadable.arithmetic.get(), measured.into());
             let other = if measured == Arithmetic::F32 { Arithmetic::Int8 } else { Arithmetic::F32 };
             loadable.arithmetic.set(other.into());
-            assert_eq!(loadable.put(&gpu, &buffers, &mut |_| ()).await.unwrap().arithmetic(), other);
+            assert_eq!(loadable.put(&gpu, &buffers, None, &mut |_| ()).await.unwrap().arithmetic(), other);
         });
     }
 }

@@ -22,7 +22,7 @@ pub use declare::Options;
 pub use describe::{Declared, Kind, generate_options, load_options};
 pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Schedule, Speculation};
 pub use generate::{GenerateOptions, MAX_TOP_LOGPROBS};
-pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
+pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, UseMtp, WeightDtype};
 pub use sampling::MAX_SEED;
 pub use sampling::{DoSample, SamplingOptions, SamplingValues};
 

@@ -18,7 +18,7 @@ const ROOM: usize = 256 << 20;
 
 fn load(capacity: Capacity) -> Result<CpuModel> {
     let (blueprint, weights) = blueprint_as(&path("models/tales/target"), capacity, WeightDtype::Auto);
-    run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ()))
+    run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, None, &mut |_| ()))
 }
 
 /// Returns the refused allocation and its bytes.

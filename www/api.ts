@@ -90,7 +90,7 @@ export type Message = { role: string; content?: string | readonly TextPart[] | n
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
 /** Source of a token that the target accepted; `target`: not drafted. */
-export type Origin = "draft_model" | "lookup" | "prediction" | "grammar" | "target";
+export type Origin = "draft_model" | "mtp" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
   /** -1 if a server generated it. */
@@ -133,6 +133,11 @@ export type LoadOptions = {
   file?: string;
   /** GGUF file of the draft model, same syntax. Default: the only one. */
   assistant_file?: string;
+  /**
+   * Draft with the MTP layer of the checkpoint (multi-token prediction). An assistant model takes precedence. Default: true if the
+   * checkpoint has one.
+   */
+  use_mtp?: boolean;
   /**
    * Storage format of the weights on the GPU. `auto`: As in the checkpoint. `f32`: 4 bytes, exact. `f16`: 2 bytes, rounded to nearest.
    * `q8`: 8 bits, and a scale per 32 weights (Q8_0). The loss is hardly measurable. `q4`: 4 bits, and a scale and a minimum per 32
@@ -396,7 +401,7 @@ export type Times = {
 
 export type Speculating = {
   /** who drafted in the latest round; null: plain decoding */
-  drafter: "draft_model" | "lookup" | "prediction" | null;
+  drafter: "draft_model" | "mtp" | "lookup" | "prediction" | null;
   /** draft tokens of that round */
   lookahead: number;
   /** 0 before anything was measured */
@@ -405,7 +410,7 @@ export type Speculating = {
   plain_tokens_per_second: number;
   /** in words */
   reason: string;
-  /** by who drafted */
+  /** by who drafted; `draft_model` counts those of an MTP layer too */
   rounds: { plain: number; prediction: number; lookup: number; draft_model: number; grammar: number };
 };
 

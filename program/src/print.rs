@@ -29,7 +29,7 @@ impl Colour {
 
 fn style(origin: Origin, colour: bool) -> Style {
     match origin {
-        Origin::DraftModel if colour => AnsiColor::Green.on_default(),
+        Origin::DraftModel | Origin::Mtp if colour => AnsiColor::Green.on_default(),
         Origin::Lookup if colour => AnsiColor::Cyan.on_default(),
         Origin::Prediction if colour => AnsiColor::Magenta.on_default(),
         Origin::Grammar if colour => AnsiColor::Yellow.on_default(),
@@ -92,16 +92,6 @@ impl Printer {
     }
 }
 
-fn name(origin: Origin) -> &'static str {
-    match origin {
-        Origin::DraftModel => "draft model",
-        Origin::Lookup => "prompt lookup",
-        Origin::Prediction => "prediction",
-        Origin::Grammar => "grammar",
-        _ => "target",
-    }
-}
-
 /// Drafters with accepted tokens, by first occurrence.
 #[derive(Default)]
 pub(super) struct Origins(Vec<Origin>);
@@ -130,7 +120,7 @@ pub(super) fn summary(generation: &Generation, device: &DeviceInfo, origins: &Or
     let (rounds, drafted, accepted) = (stats.num_spec_steps, stats.num_draft_tokens, stats.num_accepted_draft_tokens);
     let names = origins.0.iter().map(|&origin| {
         let style = style(origin, colour);
-        format!("{style}{}{style:#}", name(origin))
+        format!("{style}{}{style:#}", origin.name())
     });
     let by = match names.collect::<Vec<_>>().join(", ") {
         none if none.is_empty() => none,

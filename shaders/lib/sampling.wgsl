@@ -69,7 +69,7 @@ fn is_finite(logit: f32) -> bool {
     return (bitcast<u32>(logit) & 0x7f800000u) != 0x7f800000u;
 }
 
-// Returns the KV position of the token that a row decides.
+// Returns the position of the token that a row decides.
 fn position_after(row: u32) -> u32 {
-    return step.position + step.logit_row + row + 1u;
+    return step.position + step.lead + step.logit_row + row + 1u;
 }

@@ -97,7 +97,9 @@ fn rollback(blueprint: &Blueprint) -> Rollback {
 fn drafting(draft: Option<&Blueprint>) -> Drafting {
     let Some(draft) = draft else { return Drafting::new(0, 0, Rollback::default()) };
     let Capacity { prefill_chunk, max_context, .. } = draft.capacity;
-    Drafting::new(prefill_chunk, max_context, rollback(draft))
+    let mut drafting = Drafting::new(prefill_chunk, max_context, rollback(draft));
+    drafting.read_hidden(draft.kept_positions());
+    drafting
 }
 
 /// A loaded model on a device of this machine.

@@ -319,6 +319,8 @@ pub(super) struct Facts {
     pub short_conv: Option<usize>,
     /// Default sizes of delta nets or Mamba-2 in layers without attention; `None`: there are none.
     pub delta_net: Option<DeltaSpec>,
+    /// `true`: checkpoints may have an MTP layer.
+    pub mtp: bool,
     /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
     /// `true`: embedding rows are normalised.

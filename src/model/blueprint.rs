@@ -1,6 +1,6 @@
 //! Blueprint of a model before it is on a device: its plan, the storage of its matrices, and its capacity.
 
-use super::{ConvHistory, DeltaHistory, MatrixId, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
+use super::{ConvHistory, DeltaHistory, HiddenStates, MatrixId, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
@@ -37,6 +37,18 @@ impl Blueprint {
         let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
         plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
         Ok(Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false })
+    }
+
+    /// Returns the MTP layer of the model's checkpoint, as a drafter for which the model then keeps hidden states; `None`: it has none.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn take_mtp<S: Source>(&mut self, weights: &Weights<S>, wanted: WeightDtype) -> Result<Option<Self>> {
+        let Some(spec) = self.spec.mtp().filter(|layer| weights.contains(&layer.mtp_mark())) else { return Ok(None) };
+        let layer = Self::new(spec, weights, self.capacity, wanted)?;
+        self.spec.hidden_states = HiddenStates::Kept;
+        self.plan = Plan::new(&self.spec);
+        Ok(Some(Self { arithmetic: self.arithmetic, shares_sampler: true, ..layer }))
     }
 
     /// Plans a model as if its matrices were stored as f16.
@@ -85,6 +97,15 @@ impl Blueprint {
             experts => bytes[matrix.0] / experts * used,
         };
         self.plan.multiplied().map(read).sum()
+    }
+
+    /// Returns the number of latest positions whose hidden states are kept for a drafter: twice those of a pass, so that the drafter need not
+    /// read after each.
+    pub fn kept_positions(&self) -> usize {
+        match self.spec.hidden_states {
+            HiddenStates::Unkept => 0,
+            HiddenStates::Kept | HiddenStates::Read { .. } => 2 * self.capacity.prefill_chunk.max(32),
+        }
     }
 
     /// Returns the layout of the history of a short convolution.

@@ -6,7 +6,7 @@ use super::config_layers::layers;
 use super::config_rope::ropes;
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, TokenSpec};
+use super::spec::{Activation, HiddenStates, LayerSpec, Mlp, ModelSpec, TokenSpec};
 use crate::error::Result;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
@@ -151,6 +151,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         logit_cap: cap(&keys, "final_logit_softcapping", facts.logit_cap)?,
         ropes,
         layers,
+        hidden_states: HiddenStates::Unkept,
         bos_token_id: keys.tokens("bos_token_id", facts.bos_token_id.as_slice())?.first().copied(),
         eos_token_id: keys.tokens("eos_token_id", facts.eos_token_id)?,
     })

@@ -3,7 +3,8 @@
 use super::architecture::{Facts, RopeFacts};
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{AttentionSpec, LayerSpec, QueryGrowth, RopeScaling, RopeSpec};
+use super::rope_spec::{QueryGrowth, RopeScaling, RopeSpec};
+use super::spec::{AttentionSpec, LayerSpec};
 use crate::error::Result;
 use serde_json::Value;
 

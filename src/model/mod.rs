@@ -14,6 +14,7 @@ mod names;
 mod op;
 mod plan;
 mod rope;
+mod rope_spec;
 mod spec;
 mod stored;
 mod table;
@@ -29,8 +30,9 @@ pub use names::{DeltaNames, ExpertNames, Names, Naming};
 pub use op::{HiddenRows, Input, Op, Output, Table};
 pub use plan::{MatrixId, MatrixPlan, Plan, VectorId, VectorPlan};
 pub use rope::rotary_table;
+pub use rope_spec::{QueryGrowth, RopeScaling, RopeSpec};
 pub use spec::{
-    Activation, AttentionGate, AttentionSpec, DeltaSpec, ExpertScores, Experts, LayerSpec, Mixer, ModelSpec, QkNorm,
-    QueryGrowth, RopeScaling, RopeSpec, TokenSpec,
+    Activation, AttentionGate, AttentionSpec, DeltaSpec, ExpertScores, Experts, HiddenStates, LayerSpec, Mixer,
+    ModelSpec, QkNorm, TokenSpec,
 };
 pub(crate) use stored::{stored_rows, vector};

@@ -1,12 +1,15 @@
 //! Names of a checkpoint's tensors, and their layout.
 
 mod experts;
+mod mtp;
 
 pub use experts::ExpertNames;
 pub(super) use experts::{GGUF_GPT_OSS, GPT_OSS, GRANITE_MOE, LFM2_MOE};
 
 use super::elements::Elements;
 use experts::{EXPERTS, GGUF_EXPERTS};
+#[cfg(doc)]
+pub use mtp::MtpNames;
 use serde::Serialize;
 
 /// Convention for names and layouts of tensors.

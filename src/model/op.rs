@@ -114,6 +114,14 @@ pub enum Op {
 }
 
 impl Op {
+    /// Returns a norm of the same rows that writes the hidden states to keep, of all rows.
+    pub(super) fn keeping(self) -> Self {
+        match self {
+            Self::Norm { from, gain, bias, .. } => Self::Norm { from, to: HiddenRows::Kept, gain, bias, head: false },
+            other => other,
+        }
+    }
+
     /// Returns the gain of `next` if it is fused into this step and the readers of its output: an RMS norm directly after an addition to
     /// the residual stream.
     pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
@@ -158,6 +166,14 @@ pub enum HiddenRows {
     Normed,
     /// Sum of an MLP and of the experts of its layer, each normalised.
     Branches,
+    /// Kept hidden states, at the rows' positions.
+    Kept,
+    /// Kept hidden states, each one position after a row's.
+    KeptNext,
+    /// First half of pairs [2 hidden], for an embedding.
+    PairEmbedding,
+    /// Second half of pairs [2 hidden], for a hidden state.
+    PairHidden,
 }
 
 /// Input of a matmul.
@@ -171,6 +187,8 @@ pub enum Input {
     Mixed,
     /// Rows of the MLP [intermediate], or gated layer inputs.
     Mlp,
+    /// Pairs of an embedding and a hidden state [2 hidden].
+    Pairs,
 }
 
 /// Destination of a matmul's result: the epilogue.
@@ -186,6 +204,8 @@ pub enum Output {
         /// Bias [rows].
         bias: VectorId,
     },
+    /// Residual stream, in place of what it was.
+    Start,
     /// Added to the residual.
     Residual {
         /// Bias [rows].

@@ -2,13 +2,14 @@
 
 mod experts;
 mod mixers;
+mod mtp;
 
 use super::architecture::{NormKind, Residual};
 use super::elements::Elements;
 use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
 use super::op::{HiddenRows, Input, Op, Output, Table};
-use super::spec::{LayerSpec, Mixer, ModelSpec};
+use super::spec::{HiddenStates, LayerSpec, Mixer, ModelSpec};
 use std::ops::Range;
 use std::{fmt, slice};
 
@@ -23,6 +24,8 @@ pub struct Plan {
     pub body: Vec<Op>,
     /// Steps of each layer, as ranges of the body.
     pub layers: Vec<Range<usize>>,
+    /// Steps from the residual stream to the hidden states that are kept for a drafter, after the body; none without one.
+    pub kept: Vec<Op>,
     /// Steps from the residual stream to logits, for the rows that need them.
     pub head: Vec<Op>,
 }
@@ -46,6 +49,8 @@ pub struct MatrixPlan {
     pub cols: usize,
     /// Experts whose matrices are stacked; 1: it belongs to none.
     pub experts: usize,
+    /// `true`: a drafter's, which its target has too.
+    pub is_shared: bool,
     /// `true`: it keeps its stored type, since a small error would choose other experts.
     pub is_router: bool,
     /// Source of each row.
@@ -88,12 +93,15 @@ impl Plan {
         if spec.layer_input_size > 0 {
             build.layer_inputs();
         }
+        let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. });
+        if is_mtp {
+            build.mtp_input();
+        }
         for layer in 0..spec.layers.len() {
             let first = build.body.len();
             build.layer(layer);
             layers.push(first..build.body.len());
         }
-        let norm = build.norm("final norm", names.final_norm, true);
         let head = if spec.tie_word_embeddings {
             embedding
         } else {
@@ -101,8 +109,19 @@ impl Plan {
         };
         let part = [Part::whole(names.head.into(), spec.vocab_size)];
         let bias = build.bias(spec.head_bias, "lm head", &part, RowOrder::Stacked);
-        let head = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output: Output::Logits { bias } }];
-        Self { matrices: build.matrices, vectors: build.vectors, body: build.body, layers, head }
+        let output = Output::Logits { bias };
+        let (kept, head) = if is_mtp {
+            // The target has these matrices.
+            [embedding, head].iter().for_each(|shared| build.matrices[shared.0].is_shared = true);
+            (Vec::new(), build.mtp_head(head, output))
+        } else {
+            let norm = build.norm("final norm", names.final_norm, true);
+            let keep = || norm.clone().keeping();
+            let kept = (spec.hidden_states == HiddenStates::Kept).then(keep);
+            (kept.into_iter().collect(), vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output }])
+        };
+        let Builder { matrices, vectors, body, .. } = build;
+        Self { matrices, vectors, body, layers, kept, head }
     }
 
     /// Returns the matrices of matmuls in order: all but embedding tables that are not also the LM head.
@@ -111,6 +130,11 @@ impl Plan {
             Op::Matmul { matrix, .. } => Some(*matrix),
             _ => None,
         })
+    }
+
+    /// Returns the bytes of the matrices that no other model has, of matrices that have `bytes` each.
+    pub fn own_bytes(&self, bytes: &[u64]) -> u64 {
+        self.matrices.iter().zip(bytes).filter(|(matrix, _)| !matrix.is_shared).map(|(_, bytes)| bytes).sum()
     }
 
     /// Returns the dispatches of each layer if no matrix is split. While one block of positions holds the context, attention takes one
@@ -154,7 +178,15 @@ impl Builder<'_> {
 
     fn add(&mut self, label: &str, cols: usize, layout: Layout) -> MatrixId {
         let rows = rows(&layout.parts);
-        self.matrices.push(MatrixPlan { label: label.into(), rows, cols, experts: 1, is_router: false, layout });
+        self.matrices.push(MatrixPlan {
+            label: label.into(),
+            rows,
+            cols,
+            experts: 1,
+            is_shared: false,
+            is_router: false,
+            layout,
+        });
         MatrixId(self.matrices.len() - 1)
     }
 
@@ -225,7 +257,7 @@ impl Builder<'_> {
 
     fn layer(&mut self, layer: usize) {
         let (spec, names) = (self.spec, self.names);
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let LayerSpec { mixer, intermediate_size, expert_size } = &spec.layers[layer];
         let hidden = spec.hidden_size;
@@ -293,7 +325,7 @@ impl Builder<'_> {
     /// Adds an MLP of `width` numbers, or the one that experts share: `input` -> residual, or normed before a norm.
     fn mlp(&mut self, layer: usize, width: usize, input: Input, is_shared: bool) {
         let (spec, names) = (self.spec, self.names);
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let (hidden, activation) = (spec.hidden_size, spec.mlp.activation);
         let (what, order) =
@@ -367,7 +399,7 @@ fn suffixed(parts: &[Part], suffix: &str) -> Vec<Part> {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let vector = |id: VectorId| &self.vectors[id.0].label;
-        for op in self.body.iter().chain(&self.head) {
+        for op in self.body.iter().chain(&self.kept).chain(&self.head) {
             match op {
                 Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
                 Op::Norm { gain, to: HiddenRows::Normed, .. } => writeln!(f, "norm             {}", vector(*gain))?,
@@ -378,6 +410,7 @@ impl fmt::Display for Plan {
                     let kind = match output {
                         Output::Projected => "store",
                         Output::Rotary { .. } => "rotate, append",
+                        Output::Start => "start of the residual",
                         Output::Residual { .. } => "residual",
                         Output::Normed => "normed",
                         Output::Experts => "rows of experts",
@@ -408,6 +441,10 @@ impl fmt::Display for HiddenRows {
             Self::Residual => "residual",
             Self::Normed => "normed",
             Self::Branches => "branches",
+            Self::Kept => "kept",
+            Self::KeptNext => "kept, one position later",
+            Self::PairEmbedding => "first half of pairs",
+            Self::PairHidden => "second half of pairs",
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Rotary position embedding tables, computed in f64: shader sines are wrong by up to 3e-3 on some drivers.
 
-use super::spec::{QueryGrowth, RopeScaling, RopeSpec};
+use super::rope_spec::{QueryGrowth, RopeScaling, RopeSpec};
 
 /// Returns the flattened table [positions, rotary_dim / 2] of (cos, sin) of `position * frequency`. `positions` is the capacity of the
 /// context, since frequencies may depend on it. If q grows, a second table of the same size follows, for q.

@@ -3,6 +3,7 @@
 use super::architecture::{Architecture, NormKind, Residual};
 use super::names::{Names, Naming};
 use super::op::Table;
+use super::rope_spec::RopeSpec;
 use serde::Serialize;
 
 /// A decoder-only transformer, in the same form for every supported architecture.
@@ -70,10 +71,28 @@ pub struct ModelSpec {
     pub ropes: Vec<RopeSpec>,
     /// One entry per layer.
     pub layers: Vec<LayerSpec>,
+    /// Use of the hidden states after the final norm.
+    pub hidden_states: HiddenStates,
     /// Token that begins a text; `None`: there is none.
     pub bos_token_id: Option<u32>,
     /// Tokens that end a text.
     pub eos_token_id: Vec<u32>,
+}
+
+/// Use of the hidden states of a target after its final norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenStates {
+    /// Only the LM head reads them.
+    Unkept,
+    /// A target keeps those of the latest positions for its MTP layer.
+    Kept,
+    /// An MTP layer reads those of its target: it predicts a token from the token before it and the hidden state before that one, and
+    /// then from its own output (multi-token prediction).
+    Read {
+        /// Layers of the target.
+        layers: usize,
+    },
 }
 
 /// Token facts that texts need, for a local model or one on a server.
@@ -327,91 +346,39 @@ impl Activation {
         [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu, Self::ReluSquared, Self::ClampedSwiglu];
 }
 
-/// One rotary table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RopeSpec {
-    /// Base of the wavelengths.
-    pub theta: f64,
-    /// Leading elements of a head that rotate; even.
-    pub rotary_dim: usize,
-    /// `true`: angles are negative.
-    pub reversed: bool,
-    /// Scaling of the wavelengths.
-    pub scaling: RopeScaling,
-    /// Growth of q with the position; `None`: q does not grow.
-    pub query_growth: Option<QueryGrowth>,
-}
-
-/// Growth of q: by `1 + beta ln(1 + floor(position / original))` (Llama 4).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct QueryGrowth {
-    /// Factor of the logarithm.
-    pub beta: f64,
-    /// Context length before scaling.
-    pub original: f64,
-}
-
-/// Ways to scale the wavelengths for longer contexts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RopeScaling {
-    /// Unchanged (Su et al. 2021).
-    None,
-    /// All by one factor (Chen et al. 2023).
-    Linear {
-        /// Factor of all wavelengths.
-        factor: f64,
-    },
-    /// Long wavelengths by a factor, short ones unchanged, with a ramp between (Llama 3.1).
-    Llama3 {
-        /// Factor of wavelengths longer than `original / low_freq_factor`.
-        factor: f64,
-        /// Start of the ramp, as `original / wavelength`.
-        low_freq_factor: f64,
-        /// End of the ramp, as `original / wavelength`.
-        high_freq_factor: f64,
-        /// Context length before scaling.
-        original_max_position_embeddings: f64,
-    },
-    /// The first pairs unchanged, the others do not rotate (Gemma 4).
-    Proportional {
-        /// Number of pairs that rotate.
-        pairs: usize,
-    },
-    /// Like `Llama3`, with a ramp over the pairs instead of the wavelengths (Peng et al. 2023, "YaRN").
-    Yarn {
-        /// Factor of long wavelengths.
-        factor: f64,
-        /// Turns within the original context from which a wavelength is unchanged.
-        beta_fast: f64,
-        /// Turns up to which a wavelength has the whole factor.
-        beta_slow: f64,
-        /// `true`: the ramp begins and ends at whole pairs.
-        truncate: bool,
-        /// Factor for cosine and sine.
-        attention_factor: f64,
-        /// Context length before scaling.
-        original_max_position_embeddings: f64,
-    },
-    /// Each wavelength by its own factor, from one of two lists (Ding et al. 2024, "LongRoPE"). The list is selected once, by the capacity
-    /// of the context. If it changed within a text, as in transformers, cached keys would differ from the keys of the same text read at
-    /// once.
-    LongRope {
-        /// Factors for contexts up to the original length [rotary_dim / 2].
-        short_factor: Vec<f64>,
-        /// Factors for longer contexts [rotary_dim / 2].
-        long_factor: Vec<f64>,
-        /// Factor for cosine and sine.
-        attention_factor: f64,
-        /// Context length before scaling.
-        original_max_position_embeddings: f64,
-    },
-}
-
 impl ModelSpec {
     /// Returns the names and layouts of its tensors.
     pub fn names(&self) -> &'static Names {
         self.architecture.names(self.naming)
+    }
+
+    /// Returns the name of a layer's tensor.
+    pub(super) fn layer_tensor(&self, layer: usize, suffix: &str) -> String {
+        match self.hidden_states {
+            HiddenStates::Read { .. } => self.mtp_tensor(&format!("{}.{suffix}", self.naming.mtp().layer)),
+            HiddenStates::Kept | HiddenStates::Unkept => format!("{}.{layer}.{suffix}", self.names().layers),
+        }
+    }
+
+    /// Returns the name of a tensor of the model's MTP layer, from [`super::names::MtpNames`].
+    pub(super) fn mtp_tensor(&self, name: &str) -> String {
+        let layers = match self.hidden_states {
+            HiddenStates::Read { layers } => layers,
+            HiddenStates::Kept | HiddenStates::Unkept => self.layers.len(),
+        };
+        name.replace("{i}", &layers.to_string())
+    }
+
+    /// Returns the name of the tensor by which a checkpoint shows that it has an MTP layer.
+    pub fn mtp_mark(&self) -> String {
+        self.mtp_tensor(self.naming.mtp().fc) + ".weight"
+    }
+
+    /// Returns the MTP layer that the model's checkpoint may have; `None`: none has one.
+    pub fn mtp(&self) -> Option<Self> {
+        let layer = self.layers.iter().rev().find(|layer| layer.attention().is_some())?;
+        let hidden_states = HiddenStates::Read { layers: self.layers.len() };
+        self.architecture.facts().mtp.then(|| Self { layers: vec![layer.clone()], hidden_states, ..self.clone() })
     }
 
     /// Returns what is added to the mean square of a projection to a layer's input. The norm is that of the projection times

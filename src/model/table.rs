@@ -68,6 +68,7 @@ pub(super) const LLAMA: Facts = Facts {
     experts: None,
     short_conv: None,
     delta_net: None,
+    mtp: false,
     scaled_embedding: false,
     embedding_norm: false,
     multipliers: false,
@@ -137,6 +138,7 @@ pub(super) const QWEN3_5: Facts = Facts {
     output_bias: ProjectionBias::No,
     attention_gate: Some(AttentionGate::Elements),
     delta_net: Some(DELTA),
+    mtp: true,
     ..QWEN3
 };
 

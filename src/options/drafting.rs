@@ -53,7 +53,7 @@ choice! {
         /// With the schedule `adaptive`: the fastest drafter. Otherwise the prediction if given, else the lookup if
         /// `prompt_lookup_num_tokens` is given, else the draft model.
         Auto = "auto",
-        /// The draft model.
+        /// The draft model, or the MTP layer of the model.
         DraftModel = "draft_model",
         /// Prompt lookup: the tokens that followed the latest n-gram earlier in the text.
         Lookup = "lookup",

@@ -36,6 +36,9 @@ impl LoadOptions {
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
+        if self.use_mtp == UseMtp::Yes && self.sp_degree > 1 {
+            return bad("use_mtp", "true", "auto or false, with sp_degree above 1");
+        }
         if self.sp_degree > 1 && self.device == DeviceChoice::Cpu {
             return bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU");
         }
@@ -68,6 +71,8 @@ options! {
         file: Option<String> = None => "the only one",
         /// GGUF file of the draft model, same syntax.
         assistant_file: Option<String> = None => "the only one",
+        /// Draft with the MTP layer of the checkpoint (multi-token prediction).
+        use_mtp: UseMtp = UseMtp::Auto,
         /// Storage format of the weights on the GPU.
         dtype: WeightDtype = WeightDtype::Auto,
         /// Arithmetic for products of quantised weights.
@@ -107,6 +112,18 @@ choice! {
         Webgpu = "webgpu",
         /// The CPU.
         Cpu = "cpu",
+    }
+}
+
+choice! {
+    /// Use of a checkpoint's MTP layer. In JSON, `true` and `false` are booleans.
+    pub enum UseMtp for "use_mtp", default Auto {
+        /// Use it if the checkpoint has one and there is no assistant model.
+        Auto = "auto",
+        /// Use it; loading fails without one.
+        Yes = "true",
+        /// Ignore it.
+        No = "false",
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{LocalDevice, ModelInstance, Parallel, PreparedParts, Role, TaskInstances, set_up};
 use crate::backend::server::{Endpoint, Later, ServerTarget, Transport, VocabularyProbe};
 use crate::checkpoint::{self, Texts};
-use crate::error::Result;
-use crate::options::{Arithmetic, LoadOptions};
+use crate::error::{Error, Result};
+use crate::options::{Arithmetic, LoadOptions, UseMtp};
 use crate::session::{Generator, Prompts, Session};
 use crate::target::{Queue, Target};
 use crate::weights::Source;
@@ -22,6 +22,11 @@ pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Box<Generator>> {
     options.validate_elsewhere()?;
+    if options.use_mtp == UseMtp::Yes {
+        let (option, value, allowed) =
+            ("use_mtp".into(), "true".into(), "auto or false, for a target on servers".into());
+        return Err(Error::BadOption { option, value, allowed });
+    }
     let texts = checkpoint::texts(words, options.file.as_deref()).await?;
     let (probe, longest) = (VocabularyProbe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
     let server = ServerTarget::connect(transport.clone(), endpoint, probe, longest).await?;

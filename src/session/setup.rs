@@ -6,13 +6,13 @@ use crate::backend::Backend;
 use crate::backend::gpu::MAX_AFTER;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::model::TokenSpec;
+use crate::model::{HiddenStates, TokenSpec};
 use crate::options::{
     Acceptance, DrafterChoice, DraftingOptions, GenerateOptions, SamplingValues, Schedule, Speculation,
 };
 use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
-    Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Prediction, PromptLookup, Speculating,
+    Adaptive, Chain, DraftModel, Drafter, Lookahead, Named, NoDrafter, Origin, Prediction, PromptLookup, Speculating,
 };
 use crate::target::{MAX_DRAFT, Timings};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -110,6 +110,8 @@ const FAR_STEP: f64 = 0.1;
 pub(crate) struct Learned {
     lookahead: Option<Lookahead>,
     adaptive: Adaptive,
+    /// Drafter on the device.
+    on_device: Origin,
 }
 
 impl Learned {
@@ -124,11 +126,26 @@ impl Learned {
         let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
         let timings = time_rounds(engine, draft.is_some(), step, vocab).await.unwrap_or(Timings::guess(step));
         engine.truncate(0);
-        Self { lookahead: None, adaptive: Adaptive::new(timings) }
+        let [_, drafter] = engine.models();
+        let reads_hidden = drafter.is_some_and(|model| matches!(model.spec.hidden_states, HiddenStates::Read { .. }));
+        let on_device = if reads_hidden { Origin::Mtp } else { Origin::DraftModel };
+        Self { lookahead: None, adaptive: Adaptive::new(timings), on_device }
     }
 
     /// Returns the drafter of a call. `draft_model`: prompt tokens that the draft model has read; `None`: no draft model.
     pub fn drafter(
+        &mut self,
+        options: &DraftingOptions,
+        prediction: &[u32],
+        run: &Run,
+        ends: &[u32],
+        draft_model: Option<usize>,
+    ) -> Box<dyn Drafter + '_> {
+        let on_device = self.on_device;
+        Box::new(Named { drafter: self.unnamed(options, prediction, run, ends, draft_model), on_device })
+    }
+
+    fn unnamed(
         &mut self,
         options: &DraftingOptions,
         prediction: &[u32],
@@ -181,7 +198,7 @@ impl Learned {
     /// Returns the choices of the adaptive schedule with their reasons, if the call used it. It was not asked in `forced` rounds.
     pub fn speculating(&self, options: &DraftingOptions, forced: usize) -> Option<Speculating> {
         is_adaptive(options).then(|| {
-            let mut speculating = self.adaptive.speculating();
+            let mut speculating = self.adaptive.speculating(self.on_device);
             speculating.rounds.grammar = forced;
             speculating
         })

@@ -112,17 +112,17 @@ impl Adaptive {
         self.text = Text { proposers, draft_model, ..Text::default() };
     }
 
-    /// Returns the current choice with its reason.
-    pub fn speculating(&self) -> Speculating {
+    /// Returns the current choice with its reason. `on_device`: the drafter on the device.
+    pub fn speculating(&self, on_device: Origin) -> Speculating {
         let plain = self.estimates.costs.plain().map_or(0.0, f64::recip);
         let choice = self.text.reported.unwrap_or(Choice::Measure);
         let candidate = choice.candidate();
         Speculating {
-            drafter: candidate.map(|candidate| candidate.drafter),
+            drafter: candidate.map(|candidate| candidate.drafter.or_on_device(on_device)),
             lookahead: candidate.map_or(0, |candidate| candidate.lookahead),
             expected_tokens_per_second: plain * candidate.map_or(1.0, |candidate| candidate.speed()),
             plain_tokens_per_second: plain,
-            reason: choice.reason(),
+            reason: choice.reason(on_device),
             rounds: self.text.rounds,
         }
     }

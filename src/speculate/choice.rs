@@ -31,7 +31,7 @@ pub struct RoundsBy {
     pub prediction: usize,
     /// Prompt lookup.
     pub lookup: usize,
-    /// The draft model.
+    /// The draft model, or the MTP layer.
     pub draft_model: usize,
     /// The grammar, which forced the tokens.
     pub grammar: usize,
@@ -44,7 +44,7 @@ impl RoundsBy {
             Origin::Prediction => &mut self.prediction,
             Origin::Lookup => &mut self.lookup,
             Origin::Grammar => &mut self.grammar,
-            Origin::DraftModel | Origin::Target => &mut self.draft_model,
+            Origin::DraftModel | Origin::Mtp | Origin::Target => &mut self.draft_model,
         } += 1;
     }
 }
@@ -95,16 +95,6 @@ impl Candidate {
         self.cost - 1.0
     }
 
-    fn name(&self) -> &'static str {
-        match self.drafter {
-            Origin::DraftModel => "draft model",
-            Origin::Lookup => "lookup",
-            Origin::Prediction => "prediction",
-            Origin::Grammar => "grammar",
-            Origin::Target => "target",
-        }
-    }
-
     fn accepted(&self) -> String {
         format!("{:.0} %", 100.0 * (self.tokens - 1.0) / self.lookahead as f64)
     }
@@ -128,7 +118,9 @@ impl Choice {
         self.candidate().map(|one| (one.drafter, one.lookahead))
     }
 
-    pub fn reason(&self) -> String {
+    /// Returns the reason in words. `on_device`: the drafter on the device.
+    pub fn reason(&self, on_device: Origin) -> String {
+        let name = |one: &Candidate| one.drafter.or_on_device(on_device).name();
         match self {
             Self::Measure => "plain decoding: its speed is being measured".into(),
             Self::Last => "plain decoding: one token is wanted".into(),
@@ -136,7 +128,7 @@ impl Choice {
             Self::Plain(best) => format!(
                 "plain decoding: a token of the {} costs {:.2} of a target forward, verification included, and {} of \
                  its tokens are expected to be accepted; the best lookahead, {}, would give {:.2} of the plain speed",
-                best.name(),
+                name(best),
                 best.token_cost(),
                 best.accepted(),
                 best.lookahead,
@@ -145,18 +137,18 @@ impl Choice {
             Self::Wait(best, pace) => format!(
                 "plain decoding until there is a better proposal: the text goes on at {pace:.2} times the plain speed, \
                  and the {} gives {:.2}",
-                best.name(),
+                name(best),
                 best.speed(),
             ),
             Self::TooExpensive(best, price) => format!(
                 "plain decoding: a trial of the {} could cost {price:.1} target forwards, more than trials may cost \
                  at this length of the text",
-                best.name(),
+                name(best),
             ),
             Self::Draft(best) => format!(
                 "{}, {} ahead: {} of its tokens are expected to be accepted and a round costs {:.2} target \
                  forwards, which gives {:.2} times the plain speed",
-                best.name(),
+                name(best),
                 best.lookahead,
                 best.accepted(),
                 best.cost,

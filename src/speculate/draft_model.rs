@@ -26,3 +26,29 @@ impl Drafter for DraftModel<'_> {
         Origin::DraftModel
     }
 }
+
+/// A drafter whose drafts on the device are reported as those of `on_device`.
+pub struct Named<'a> {
+    /// The drafter.
+    pub drafter: Box<dyn Drafter + 'a>,
+    /// Drafter on the device.
+    pub on_device: Origin,
+}
+
+impl Drafter for Named<'_> {
+    fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
+        self.drafter.draft(tokens, room)
+    }
+
+    fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
+        self.drafter.repeats(tokens, room)
+    }
+
+    fn learn(&mut self, round: &Round) {
+        self.drafter.learn(round);
+    }
+
+    fn origin(&self) -> Origin {
+        self.drafter.origin().or_on_device(self.on_device)
+    }
+}

@@ -27,7 +27,7 @@ pub use accept::{Accepted, accept};
 pub use adaptive::Adaptive;
 pub use chain::Chain;
 pub use choice::{RoundsBy, Speculating};
-pub use draft_model::DraftModel;
+pub use draft_model::{DraftModel, Named};
 pub use lookahead::Lookahead;
 pub use lookup::PromptLookup;
 pub use prediction::Prediction;
@@ -41,8 +41,10 @@ use serde::Serialize;
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The draft model; the target agreed.
+    /// The draft model; the target agreed. Within schedules: any drafter on the device.
     DraftModel,
+    /// The MTP layer of the target's checkpoint; the target agreed.
+    Mtp,
     /// Prompt lookup; the target agreed.
     Lookup,
     /// The text that the caller expects; the target agreed.
@@ -51,6 +53,25 @@ pub enum Origin {
     Target,
     /// The grammar, if it leaves no choice; the target agreed.
     Grammar,
+}
+
+impl Origin {
+    /// Returns the name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DraftModel => "draft model",
+            Self::Mtp => "MTP layer",
+            Self::Lookup => "prompt lookup",
+            Self::Prediction => "prediction",
+            Self::Target => "target",
+            Self::Grammar => "grammar",
+        }
+    }
+
+    /// Returns `on_device` in place of the drafter on the device.
+    pub fn or_on_device(self, on_device: Self) -> Self {
+        if self == Self::DraftModel { on_device } else { self }
+    }
 }
 
 /// Result of a round, for the drafter that drafted in it.

@@ -25,7 +25,10 @@ pub struct Drafting {
     context: usize,
     /// Lengths to which its cache can be cut.
     rollback: Rollback,
-    /// Leading cached tokens of the target that it has read. Unused with another tokenizer.
+    /// Latest positions whose hidden states the target keeps for it; 0: it reads tokens alone. Otherwise it reads a token with the hidden
+    /// state before it, so its text begins with the second token.
+    kept: usize,
+    /// Tokens of its text that it has read. Unused with another tokenizer.
     read: usize,
     /// Text in its own tokens, if it has another tokenizer.
     translation: Option<Translation>,
@@ -64,7 +67,31 @@ impl Drafting {
     /// Creates the state of a draft model that has read nothing, reads at most `chunk` tokens at a time and has `context` positions. It has
     /// the target's tokenizer, unless [`Drafting::translate_by`] is called.
     pub fn new(chunk: usize, context: usize, rollback: Rollback) -> Self {
-        Self { chunk, context, rollback, read: 0, translation: None }
+        Self { chunk, context, rollback, kept: 0, read: 0, translation: None }
+    }
+
+    /// Declares that the draft model reads hidden states, and that the target keeps those of `positions` positions.
+    pub fn read_hidden(&mut self, positions: usize) {
+        self.kept = positions;
+    }
+
+    /// Returns the positions between a token in the target's text and in that of the draft model.
+    pub fn lead(&self) -> usize {
+        usize::from(self.kept > 0)
+    }
+
+    /// Returns the position and tokens of the next chunk to read before the target computes `rows` rows, which would replace the hidden
+    /// states that it needs.
+    pub fn due(&self, cached: &[u32], rows: usize) -> Option<(usize, Vec<u32>)> {
+        let text = cached.get(1..).filter(|_| self.kept > 0)?;
+        let unread = text.get(self.read..).filter(|unread| unread.len() + 1 + rows > self.kept)?;
+        Some((self.read, unread.chunks(self.chunk).next()?.to_vec()))
+    }
+
+    /// Returns the tokens before the pending one that a draft of `steps` steps reads if its round is submitted ahead. One is the last of
+    /// the draft before. A drafter that reads hidden states had to guess them in that draft.
+    pub fn missed_ahead(&self, steps: usize) -> usize {
+        if self.kept > 0 { steps.min(READ_IN_ROUND) } else { 1 }
     }
 
     /// Declares that the draft model has another tokenizer.
@@ -84,7 +111,7 @@ impl Drafting {
 
     /// Forgets everything after the target's first `len` cached tokens. A translation is instead compared with the next text.
     pub fn truncate(&mut self, len: usize) {
-        self.read = self.rollback.cut(self.read, len);
+        self.read = self.rollback.cut(self.read, len.saturating_sub(self.lead()));
     }
 
     /// Records that the draft model's cache was filled with the first `read` cached tokens.
@@ -100,10 +127,11 @@ impl Drafting {
     }
 
     /// Returns the tokens before the pending one, the pending one, and how many of the former the draft model has read, all in its own
-    /// tokens. `None`: the text ends inside a character; the read tokens are kept.
+    /// tokens. `None`: the text ends inside a character, and the read tokens are kept; or there is no hidden state yet.
     fn text<'a>(&'a mut self, cached: &'a [u32], pending: u32) -> Result<Option<(&'a [u32], u32, usize)>> {
+        let lead = self.lead();
         let Some(Translation { by, text, read }) = &mut self.translation else {
-            return Ok(Some((cached, pending, self.read)));
+            return Ok(cached.get(lead..).map(|text| (text, pending, self.read)));
         };
         let new = by.for_draft(&[cached, &[pending]].concat())?;
         let Some((_, head)) = new.split_last() else { return Ok(None) };
@@ -218,8 +246,8 @@ impl Drafting {
         if drafted.is_empty() {
             return Ok(drafted);
         }
-        // It has read all but the last token that it wrote.
-        let read = position + drafted.len();
+        // It has read all but the last token that it wrote. Only the first pass had the target's hidden states.
+        let read = if self.kept > 0 { position + 1 } else { position + drafted.len() };
         self.rollback.computed(saved, position - missed, missed + drafted.len());
         let Some(Translation { by, text, read: read_own }) = &mut self.translation else {
             self.read = read;

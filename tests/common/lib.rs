@@ -17,6 +17,8 @@ pub mod tokenizers;
 pub use ash;
 pub use {cap, fancy_regex, jsonschema, naga, peak_alloc, safetensors, tempfile};
 
+use foretoken::internals::backend::Backend;
+use foretoken::internals::backend::cpu::{CpuBackend, CpuModel, Processor};
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};
@@ -120,7 +122,7 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
     run(async {
         let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
         let load = async |(blueprint, weights): Loadable<S>| {
-            GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
+            GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, None, &mut |_| ()).await.unwrap()
         };
         let target = load(target).await;
         let draft = match draft {
@@ -130,6 +132,27 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
         let mut engine = GpuBackend::new(gpu, buffers.clone(), target, draft).unwrap();
         engine.check_invariance().await.unwrap();
         engine
+    })
+}
+
+/// Loads a target with its MTP layer on a GPU, and on the CPU.
+pub fn mtp_backends(gpu: &Rc<Gpu>, folder: &Path, capacity: Capacity) -> [Box<dyn Backend>; 2] {
+    run(async {
+        let (mut blueprint, weights) = blueprint(folder, capacity);
+        let layer = blueprint.take_mtp(&weights, WeightDtype::Auto).unwrap().expect("an MTP layer");
+        let buffers = RoundBuffers::new(gpu, &capacity, blueprint.spec.vocab_size).unwrap();
+        let load = async |blueprint: &Blueprint, target: Option<&GpuModel>| {
+            GpuModel::load(gpu, blueprint, Some(&weights), &buffers, target, &mut |_| ()).await.unwrap()
+        };
+        let target = load(&blueprint, None).await;
+        let drafter = load(&layer, Some(&target)).await;
+        let mut on_gpu = GpuBackend::new(gpu, buffers.clone(), target, Some(drafter)).unwrap();
+        on_gpu.check_invariance().await.unwrap();
+        let processor = Rc::new(Processor::new(None));
+        let target = CpuModel::load(&processor, &blueprint, &weights, None, &mut |_| ()).await.unwrap();
+        let drafter = CpuModel::load(&processor, &layer, &weights, Some(&target), &mut |_| ()).await.unwrap();
+        let on_cpu = CpuBackend::new(target, Some(drafter));
+        [Box::new(on_gpu) as Box<dyn Backend>, Box::new(on_cpu)]
     })
 }
 

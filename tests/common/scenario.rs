@@ -69,7 +69,7 @@ impl<'a> Scenario<'a> {
     }
 
     /// Generates the text. The counts of every text agree with its tokens.
-    pub fn run(self, target: &mut impl Queue) -> Outcome {
+    pub fn run(self, target: &mut dyn Queue) -> Outcome {
         if let Some(kept) = self.kept {
             target.truncate(kept);
         }

@@ -165,7 +165,8 @@ impl Small {
             let blueprint = Blueprint { arithmetic, ..blueprint };
             let buffers = RoundBuffers::new(gpu, &blueprint.capacity, Self::VOCAB).unwrap();
             let mut bytes = 0;
-            let model = GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
+            let model =
+                GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, None, &mut |more| bytes += more).await;
             (GpuBackend::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
         })
     }

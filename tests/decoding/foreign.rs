@@ -96,7 +96,7 @@ fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
     let processor = Rc::new(cpu::Processor::new(None));
     let model = |folder: &Path| {
         let (blueprint, weights) = blueprint_as(folder, Tales::capacity(), WeightDtype::Auto);
-        run(cpu::CpuModel::load(&processor, &blueprint, &weights, &mut |_| ())).unwrap()
+        run(cpu::CpuModel::load(&processor, &blueprint, &weights, None, &mut |_| ())).unwrap()
     };
     let mut engine = cpu::CpuBackend::new(model(&path("models/tales/target")), Some(model(foreign.folder())));
     engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();

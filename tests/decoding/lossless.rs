@@ -51,7 +51,7 @@ fn rounds_equal_those_of_transformers() {
     check_rounds(&mut on_gpu, &ends, &["assisted_heuristic_5"]);
     let [target, draft] = [target, draft].map(|folder| {
         let (blueprint, weights) = blueprint_as(&folder, Tales::capacity(), WeightDtype::Auto);
-        run(cpu::CpuModel::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
+        run(cpu::CpuModel::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, None, &mut |_| ())).unwrap()
     });
     let cases = Tales::cases();
     let all: Vec<&str> = cases[0].modes.keys().map(String::as_str).collect();

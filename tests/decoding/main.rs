@@ -5,6 +5,7 @@ mod engine;
 mod foreign;
 mod growth;
 mod lossless;
+mod mtp;
 mod overlap;
 mod prefill;
 mod range;

@@ -82,7 +82,8 @@ fn tales(which: &'static str) -> Build {
 fn beside() -> Build {
     Box::new(|| {
         let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
-        let model = run(cpu::CpuModel::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, &mut |_| ()))?;
+        let model =
+            run(cpu::CpuModel::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, None, &mut |_| ()))?;
         Ok(Box::new(cpu::CpuBackend::new(model, None)))
     })
 }

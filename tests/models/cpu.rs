@@ -22,7 +22,7 @@ const BOUND: f32 = 2e-4;
 
 fn model(folder: &Path, dtype: WeightDtype) -> CpuModel {
     let (blueprint, weights) = blueprint_as(folder, capacity(), dtype);
-    run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
+    run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, None, &mut |_| ())).unwrap()
 }
 
 fn plain(engine: &mut CpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {

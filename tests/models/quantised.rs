@@ -347,7 +347,7 @@ fn too_large_for() {
             let blueprint = Blueprint::new(large.spec.clone(), &weights, capacity(), wanted).unwrap();
             let gpu = gpu();
             let buffers = RoundBuffers::new(&gpu, &blueprint.capacity, Small::VOCAB).unwrap();
-            GpuModel::load(&gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.err().unwrap()
+            GpuModel::load(&gpu, &blueprint, Some(&weights), &buffers, None, &mut |_| ()).await.err().unwrap()
         });
         let Error::BadWeights { rule, .. } = error else { panic!("{error}") };
         assert_eq!(rule, Rule::TooLargeFor { tensor: large.tensors[1].0.clone(), dtype });

@@ -23,7 +23,7 @@ fn backends(folder: &Path) -> [(&'static str, Box<dyn Backend>); 2] {
     let capacity = Capacity { prefill_chunk: CHUNK, ..capacity() };
     let load = || {
         let (blueprint, weights) = blueprint(folder, capacity);
-        run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
+        run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, None, &mut |_| ())).unwrap()
     };
     let cpu = CpuBackend::new(load(), Some(load()));
     [("GPU", Box::new(engine(&gpu(), folder, Some(folder), capacity))), ("CPU", Box::new(cpu))]

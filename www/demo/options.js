@@ -308,6 +308,14 @@ export const OPTIONS = [
     hint: "GGUF file of the draft model, same syntax.",
   },
   {
+    name: "use_mtp",
+    group: "loading",
+    kind: "choice",
+    values: ["true", "false"],
+    default: "true if the checkpoint has one",
+    hint: "Draft with the MTP layer of the checkpoint (multi-token prediction). An assistant model takes precedence.",
+  },
+  {
     name: "dtype",
     group: "loading",
     kind: "choice",

@@ -41,7 +41,7 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let buffers = RoundBuffers::new(gpu, &capacity, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
-    let model = GpuModel::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
+    let model = GpuModel::load::<Folder>(gpu, &blueprint, None, &buffers, None, &mut |_| ()).await?;
     let mut engine = GpuBackend::new(gpu, buffers, model, None)?;
     engine.check_invariance().await?;
     Ok(engine)

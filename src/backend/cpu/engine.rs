@@ -44,6 +44,16 @@ impl CpuBackend {
         }
     }
 
+    /// Lets the draft model read the hidden states that a pass of `rows` rows would replace.
+    fn read_due(&mut self, rows: usize) -> Result<()> {
+        let Some(model) = &mut self.draft else { return Ok(()) };
+        while let Some((position, chunk)) = self.drafting.due(&self.cached, rows) {
+            let states = self.drafting.chunk(position, chunk.len());
+            model.forward(&chunk, position, states, 0..0)?;
+        }
+        Ok(())
+    }
+
     /// Drafts at most `count` tokens after the cached ones and the pending one. Returns the draft in tokens of the target, at most `room`,
     /// and the logits that each was drawn from (empty for a translated draft).
     async fn draft_tokens(&mut self, pending: u32, count: usize, room: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
@@ -151,6 +161,7 @@ impl Target for CpuBackend {
         self.check_room(tokens.len())?;
         for chunk in tokens.chunks(self.prefill_chunk()) {
             self.turn.give().await;
+            self.read_due(chunk.len())?;
             let states = self.rollback.chunk(self.cached.len(), chunk.len());
             self.target.forward(chunk, self.cached.len(), states, 0..0)?;
             self.cached.extend_from_slice(chunk);
@@ -176,6 +187,7 @@ impl Target for CpuBackend {
         self.turn.give().await;
         let position = self.cached.len();
         let room = (self.capacity() - position - 1).min(MAX_DRAFT);
+        self.read_due(1 + draft.len().min(room))?;
         let (mut tokens, drawn_from) = match draft {
             Draft::Tokens(tokens) => (tokens, Vec::new()),
             Draft::Model(count) => self.draft_tokens(pending, count, room).await?,

@@ -11,6 +11,7 @@ mod experts;
 mod floats;
 mod instructions;
 mod integers;
+mod kept;
 mod layer;
 mod matrix;
 mod model;

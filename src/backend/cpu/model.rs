@@ -3,6 +3,7 @@
 use super::attention::{Cache, LayerHeads, bounded};
 use super::delta::{DeltaStates, DeltaWeights};
 use super::experts;
+use super::kept::KeptRows;
 use super::layer::{History, LayerState, norm_heads, take_heads};
 use super::pass::{ACTIVATIONS, CpuPass, activations, need_room};
 use super::pointwise::{activation, gate, gate_heads, gate_normed, norm_layer, norm_parts, norm_rms};
@@ -11,14 +12,15 @@ use super::rows::Rows;
 use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
-    self, AttentionGate, AttentionSpec, Blueprint, DeltaHistory, HiddenRows, Input, LayerSpec, MatrixId, MatrixPlan,
-    Mixer, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId, rotary_table, stored_rows, vector,
+    self, AttentionGate, AttentionSpec, Blueprint, DeltaHistory, HiddenRows, HiddenStates, Input, LayerSpec, MatrixId,
+    MatrixPlan, Mixer, ModelSpec, NormKind, Op, Output, QkNorm, Table, VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Dtype, Source, Weights};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Bytes of a matrix that are read at a time.
 const PORTION: usize = 4 << 20;
@@ -31,18 +33,21 @@ pub struct CpuModel {
 }
 
 struct CpuMemory {
-    /// One per matrix of the plan, or one for each of its experts.
-    matrices: Vec<Vec<DistributedMatrix>>,
+    /// One per matrix of the plan, or one for each of its experts. A drafter shares some with its target.
+    matrices: Vec<Arc<Vec<DistributedMatrix>>>,
     vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
     /// State of each layer.
     layers: Vec<LayerState>,
+    /// Hidden states that the target keeps and its drafter reads; `None`: no other model reads them.
+    kept: Option<KeptRows>,
     arithmetic: Arithmetic,
 }
 
 impl CpuModel {
-    /// Loads a model's weights. `loaded` is called with the bytes of each portion.
+    /// Loads a model's weights; a drafter that reads the hidden states of `target` shares its embedding and head. `loaded` is called with the
+    /// bytes of each portion.
     ///
     /// # Errors
     /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] if the model or a pass does not fit, and errors of the source.
@@ -50,6 +55,7 @@ impl CpuModel {
         processor: &Rc<Processor>,
         blueprint: &Blueprint,
         weights: &Weights<S>,
+        target: Option<&Self>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
@@ -71,6 +77,14 @@ impl CpuModel {
             let others = processor.others.as_ref();
             // Matrices that are only looked up stay on this thread.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
+            let is_same = |plan: &MatrixPlan| matrix.is_shared && plan.layout == matrix.layout;
+            if let Some(same) = target.and_then(|target| {
+                let index = target.blueprint.plan.matrices.iter().position(is_same)?;
+                target.memory.matrices.get(index)
+            }) {
+                matrices.push(same.clone());
+                continue;
+            }
             let mut each = Vec::new();
             for expert in 0..matrix.experts {
                 let mut own = DistributedMatrix::new(matrix.cols, matrix.outs(), others);
@@ -79,11 +93,12 @@ impl CpuModel {
                 }
                 each.push(own);
             }
-            matrices.push(each);
+            matrices.push(Arc::new(each));
         }
         need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
         for ((matrix, sections), read) in plan.matrices.iter().zip(sections).zip(&mut matrices) {
-            for (expert, own) in read.iter_mut().enumerate() {
+            // A shared matrix is loaded already.
+            for (expert, own) in Arc::get_mut(read).into_iter().flatten().enumerate() {
                 for (dtype, rows) in experts::rows_of(expert, matrix, sections) {
                     let row_bytes = row_bytes(matrix, dtype);
                     let portion = if matrix.layout.transposed { matrix.outs() } else { (PORTION / row_bytes).max(1) };
@@ -128,12 +143,20 @@ impl CpuModel {
             Mixer::DeltaNet(delta) => LayerState::Delta(DeltaStates::new(*delta, spec.names().delta.tiled)),
         };
         let layers = spec.layers.iter().map(state).collect();
+        let kept = match spec.hidden_states {
+            HiddenStates::Unkept => None,
+            HiddenStates::Kept => {
+                need_room("the hidden states", blueprint.kept_positions() * spec.hidden_size)?;
+                Some(KeptRows::new(blueprint.kept_positions(), spec.hidden_size))
+            }
+            HiddenStates::Read { .. } => target.and_then(|target| target.memory.kept.clone()),
+        };
         // Int8 was faster in measurements with AVX2 and simd128.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
         Ok(Self {
             processor: processor.clone(),
             blueprint: blueprint.clone(),
-            memory: CpuMemory { matrices, vectors, tables, layers, arithmetic },
+            memory: CpuMemory { matrices, vectors, tables, layers, kept, arithmetic },
         })
     }
 
@@ -166,11 +189,11 @@ impl CpuModel {
     pub fn memory(&self) -> model::Memory {
         let Blueprint { capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
-        let bytes = |experts: &Vec<DistributedMatrix>| experts.iter().map(DistributedMatrix::bytes).sum();
+        let bytes = |experts: &Arc<Vec<DistributedMatrix>>| experts.iter().map(DistributedMatrix::bytes).sum();
         let bytes: Vec<u64> = self.memory.matrices.iter().map(bytes).collect();
         let vectors = floats(&self.memory.vectors);
         model::Memory {
-            weights: bytes.iter().sum::<u64>() + vectors,
+            weights: self.blueprint.plan.own_bytes(&bytes) + vectors,
             kv: self.blueprint.kv_bytes(capacity.max_context),
             scratch: floats(&self.memory.tables),
             read_per_token: self.blueprint.read_per_token(&bytes) + vectors,
@@ -232,14 +255,25 @@ impl CpuModel {
         need_room(ACTIVATIONS, activations(blueprint, tokens.len(), wanted.len(), positions))?;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = CpuPass { residual, states, ..CpuPass::default() };
+        let kept = memory.kept.clone();
+        let is_drafter = matches!(spec.hidden_states, HiddenStates::Read { .. });
+        if let (Some(kept), true) = (&kept, is_drafter) {
+            pass.kept = kept.rows(position, tokens.len());
+        }
         Ok(processor.run_in_pool(|| {
-            for op in &plan.body {
+            for op in plan.body.iter().chain(&plan.kept) {
                 memory.run_op(op, spec, tokens, position, &mut pass);
             }
+            if let (Some(kept), false) = (&kept, is_drafter) {
+                kept.replace(position, &pass.kept);
+            }
             if !wanted.is_empty() {
-                pass.residual = pass.residual.part(wanted);
+                pass.residual = pass.residual.part(wanted.clone());
                 let head = plan.head.iter().take(steps);
                 head.for_each(|op| memory.run_op(op, spec, tokens, position, &mut pass));
+                if let (Some(kept), true) = (&kept, is_drafter) {
+                    kept.replace(position + wanted.start + 1, &pass.kept);
+                }
             } else {
                 pass.normed = Rows::default();
             }
@@ -250,7 +284,7 @@ impl CpuModel {
 
 impl CpuMemory {
     fn run_op(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
-        let Self { matrices, vectors, tables, layers, arithmetic } = self;
+        let Self { matrices, vectors, tables, layers, arithmetic, .. } = self;
         let vector = |id: VectorId| &vectors[id.0][..];
         let attention = |layer: usize| spec.layers[layer].attention();
         let table = |layer| {
@@ -298,7 +332,12 @@ impl CpuMemory {
                 norm_parts(&mut pass.layer_inputs, 0..width, vector(gain), spec.layer_input_eps());
             }
             Op::Matmul { input, matrix: MatrixId(matrix), output } => {
+                let pairs;
                 let x = match input {
+                    Input::Pairs => {
+                        pairs = pass.pair_embedding.joined(&pass.pair_hidden);
+                        &pairs
+                    }
                     Input::Normed => &pass.normed,
                     Input::Residual => &pass.residual,
                     Input::Mixed => &pass.mixed,
@@ -312,6 +351,7 @@ impl CpuMemory {
                     Output::Experts => pass.of_experts = y,
                     Output::Projected => pass.projected = y,
                     Output::Normed => pass.normed = y,
+                    Output::Start => pass.residual = y,
                     Output::Logits { bias } => {
                         y.add_to_each(vector(bias));
                         let cap = |x| spec.logit_cap.map_or(x, |cap| bounded(x, cap));

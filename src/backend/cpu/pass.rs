@@ -15,6 +15,10 @@ pub(super) struct CpuPass {
     pub residual: Rows,
     pub normed: Rows,
     pub branches: Rows,
+    /// Hidden states that are kept for a drafter, or those that it reads and then its own.
+    pub kept: Rows,
+    pub pair_embedding: Rows,
+    pub pair_hidden: Rows,
     pub query: Rows,
     pub mixed: Rows,
     pub projected: Rows,
@@ -36,6 +40,9 @@ impl CpuPass {
             HiddenRows::Residual => &mut self.residual,
             HiddenRows::Normed => &mut self.normed,
             HiddenRows::Branches => &mut self.branches,
+            HiddenRows::Kept | HiddenRows::KeptNext => &mut self.kept,
+            HiddenRows::PairEmbedding => &mut self.pair_embedding,
+            HiddenRows::PairHidden => &mut self.pair_hidden,
         }
     }
 }
@@ -56,8 +63,8 @@ pub(super) fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, pos
         });
         stride(widths.max().unwrap_or(0))
     };
-    // 9 of `CpuPass`; 3 of a product: interleaved inputs, and outputs by output and by row.
-    let body = (9 + 3) * rows * widest(&plan.body);
+    // 12 of `CpuPass`; 3 of a product: interleaved inputs, and outputs by output and by row.
+    let body = (12 + 3) * rows * widest(&plan.body);
     // Choosing a token copies its logits.
     let head = (2 + 3) * wanted * widest(&plan.head);
     let group = |layer: &LayerSpec| layer.attention().map_or(0, |attention| attention.heads / attention.kv_heads);

@@ -74,6 +74,17 @@ impl Rows {
         &mut self.data[row * self.stride..][..self.width]
     }
 
+    /// Returns each row with that of `other` after it.
+    pub(super) fn joined(&self, other: &Self) -> Self {
+        let mut rows = Self::new(self.len(), self.width + other.width);
+        for row in 0..self.len() {
+            let (first, second) = rows.row_mut(row).split_at_mut(self.width);
+            first.copy_from_slice(self.row(row));
+            second.copy_from_slice(other.row(row));
+        }
+        rows
+    }
+
     /// Copies some rows.
     pub(super) fn part(&self, rows: Range<usize>) -> Self {
         Self { data: self.data[rows.start * self.stride..rows.end * self.stride].to_vec(), ..*self }

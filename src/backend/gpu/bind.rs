@@ -52,6 +52,10 @@ pub(super) struct Binder<'a> {
     pub residual: Slice,
     pub normed: Slice,
     pub branches: Slice,
+    /// Hidden states of the latest positions, for a drafter.
+    pub kept: Slice,
+    /// Pairs of an embedding and a hidden state.
+    pub pairs: Slice,
     pub query: Slice,
     pub mixed: Slice,
     pub projected: Slice,
@@ -122,6 +126,8 @@ impl<'a> Binder<'a> {
             HiddenRows::Residual => &self.residual,
             HiddenRows::Normed => &self.normed,
             HiddenRows::Branches => &self.branches,
+            HiddenRows::Kept | HiddenRows::KeptNext => &self.kept,
+            HiddenRows::PairEmbedding | HiddenRows::PairHidden => &self.pairs,
         }
     }
 
@@ -205,7 +211,16 @@ impl<'a> Binder<'a> {
             }
             Op::LayerInputNorm { gain } => {
                 let width = spec.layer_input_size as u32;
-                let dims = NormDims { width, stride: width / 4, head: 0, eps: spec.layer_input_eps(), one: 1.0 };
+                let stride = width / 4;
+                let dims = NormDims {
+                    width,
+                    stride,
+                    y_stride: stride,
+                    count: stride,
+                    eps: spec.layer_input_eps(),
+                    one: 1.0,
+                    ..NormDims::zeroed()
+                };
                 let (x, y) = (&self.projected, &self.layer_inputs);
                 let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
                 vec![Lowered {
@@ -258,10 +273,25 @@ impl<'a> Binder<'a> {
         head: bool,
         uniforms: &mut Uniforms,
     ) -> Lowered {
+        let width = self.spec().hidden_size;
+        let row = stride(width) as u32 / 4;
+        let positions = self.blueprint.kept_positions() as u32;
+        let ring = |rows| if matches!(rows, HiddenRows::Kept | HiddenRows::KeptNext) { positions } else { 0 };
+        let (y_stride, y_first, count) = match rows[1] {
+            HiddenRows::PairEmbedding => (stride(2 * width) as u32 / 4, 0, width as u32 / 4),
+            HiddenRows::PairHidden => (stride(2 * width) as u32 / 4, width as u32 / 4, width as u32 / 4),
+            _ => (row, 0, row),
+        };
         let dims = NormDims {
-            width: self.spec().hidden_size as u32,
-            stride: stride(self.spec().hidden_size) as u32 / 4,
+            width: width as u32,
+            stride: row,
+            y_stride,
+            y_first,
+            count,
             head: u32::from(head),
+            x_ring: ring(rows[0]),
+            y_ring: ring(rows[1]),
+            next: u32::from(rows[1] == HiddenRows::KeptNext),
             eps: self.spec().norm_eps as f32,
             one: 1.0,
         };
@@ -306,6 +336,7 @@ impl<'a> Binder<'a> {
             Input::Normed if waits => (&self.gained, gained),
             Input::Normed => (&self.normed, stride(cols)),
             Input::Residual => (&self.residual, stride(cols)),
+            Input::Pairs => (&self.pairs, stride(cols)),
             Input::Mixed => (&self.mixed, stride(cols)),
             Input::Mlp => (&self.mlp, stride(cols)),
         };
@@ -317,6 +348,7 @@ impl<'a> Binder<'a> {
                 (epilogue, logits_stride(spec.vocab_size), Some(bias), &self.logits.whole())
             }
             Output::Normed => (Epilogue::Store, stride(rows), None, &self.normed),
+            Output::Start => (Epilogue::Store, stride(rows), None, &self.residual),
             Output::Experts => (Epilogue::Store, stride(outs), None, &self.of_experts),
             Output::Residual { bias } => (Epilogue::Residual, stride(rows), Some(bias), &self.residual),
             Output::Gate { bias, .. } => (Epilogue::Gate, stride(outs / 2), Some(bias), &self.mlp),

@@ -24,12 +24,15 @@ impl GpuBackend {
             token: (PENDING - missed) as u32,
             logit_row: missed as u32,
             out: DRAFTS as u32,
+            missed: self.drafting.missed_ahead(plan.steps) as u32,
+            lead: self.drafting.lead() as u32,
             ..Step::zeroed()
         };
         model.set_step(step.with_states(plan.states));
     }
 
-    /// Records draft steps, after [`GpuBackend::set_draft_step`].
+    /// Records draft steps, after [`GpuBackend::set_draft_step`]. `positions`: possible positions of the pending token in the draft model's
+    /// text.
     pub(super) fn record_draft(
         &self,
         recorder: &mut Recorder<'_>,
@@ -60,6 +63,7 @@ impl GpuBackend {
         let Shape { steps, missed, .. } = shape;
         let mut blocks: Vec<u32> = self.target.blocks(shape.rows(), position).collect();
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
+            let position = position - self.drafting.lead();
             blocks.extend(model.blocks(missed + 1, position - missed));
             blocks.extend((1..steps).flat_map(|step| model.blocks(1, position + step)));
         }
@@ -83,7 +87,9 @@ impl GpuBackend {
             }
         };
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            self.record_draft(&mut recorder, model, missed, positions.clone(), steps);
+            let lead = self.drafting.lead();
+            let own = positions.start() - lead..=positions.end() - lead;
+            self.record_draft(&mut recorder, model, missed, own, steps);
             let drafted = &self.readbacks[DRAFTED];
             part(&mut recorder, Some((&self.buffers.tokens, 4 * DRAFTS as u64, 4 * steps as u64, drafted)));
         }
@@ -176,12 +182,17 @@ impl GpuBackend {
         if self.constraint.is_some() {
             return false;
         }
-        let shape = Shape { missed: usize::from(flight.shape.steps > 0), ..flight.shape };
+        let steps = flight.shape.steps;
+        let missed = if steps > 0 { self.drafting.missed_ahead(steps) } else { 0 };
+        let shape = Shape { missed, ..flight.shape };
         let (rows, readback) = (shape.rows(), 1 - flight.readback);
         let positions = flight.position + 1..=flight.position + rows;
         let draft_end = if shape.steps > 0 { positions.end() + shape.steps } else { 0 };
         let draft_room = self.draft.as_ref().map_or(0, GpuModel::room);
-        if !flight.repeats || positions.end() + rows > self.target.room() || draft_end > draft_room {
+        let has_room = positions.end() + rows <= self.target.room() && draft_end <= draft_room;
+        let is_early = *positions.start() < missed + self.drafting.lead();
+        let is_due = self.drafting.due(&self.cached, 2 * rows).is_some();
+        if !flight.repeats || !has_room || is_early || is_due {
             return false;
         }
         if self.readbacks[readback].is_due() && self.renew_readback(readback).is_err() {

@@ -27,6 +27,10 @@ pub struct Step {
     pub save_slot: u32,
     /// Tokens before the state to save; [`UNSAVED`]: none is saved.
     pub save_at: u32,
+    /// Tokens before the pending one that a draft reads again if its round is submitted ahead.
+    pub missed: u32,
+    /// Positions between a row and the token that it reads: 0, or 1 for an MTP layer.
+    pub lead: u32,
 }
 
 /// `UNSAVED` in `shaders/lib/step.wgsl`.
@@ -201,7 +205,13 @@ pub(super) struct EmbedDims {
 pub(super) struct NormDims {
     pub width: u32,
     pub stride: u32,
+    pub y_stride: u32,
+    pub y_first: u32,
+    pub count: u32,
     pub head: u32,
+    pub x_ring: u32,
+    pub y_ring: u32,
+    pub next: u32,
     pub eps: f32,
     pub one: f32,
 }

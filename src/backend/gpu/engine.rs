@@ -198,6 +198,7 @@ impl Target for GpuBackend {
         self.truncate(self.cached.len());
         self.make_room(tokens.len()).await?;
         for chunk in tokens.chunks(self.target.chunk()) {
+            self.read_due(chunk.len()).await?;
             let states = self.rollback.chunk(self.cached.len(), chunk.len());
             let submitted = self.submit_chunk(&self.target, chunk, self.cached.len(), states);
             self.cached.extend_from_slice(chunk);
@@ -225,6 +226,7 @@ impl Target for GpuBackend {
         }
         let position = self.cached.len();
         let room = MAX_DRAFT.min(self.capacity().saturating_sub(position + 1));
+        self.read_due(1 + draft.len().min(room)).await?;
         let (mut known, mut plan, mut waited) = (Vec::new(), None, 0.0);
         match draft {
             Draft::Tokens(tokens) => known.extend(tokens.iter().take(MAX_DRAFT)),
@@ -291,6 +293,7 @@ impl Target for GpuBackend {
         self.cached.extend_from_slice(&draft);
         self.rollback.computed(saved, position, 1 + draft.len());
         if shape.steps > 0 {
+            let position = position - self.drafting.lead();
             draft = self.drafting.wrote([position, shape.missed], of_draft, draft, shape.steps)?;
         }
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();

@@ -9,7 +9,7 @@ use super::upload::{Backlog, GpuMatrix, allocate_vectors, load_vectors};
 use super::variants::{TILE, Variants};
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
-use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, adjacent, rotary_table};
+use crate::model::{Blueprint, Capacity, HiddenStates, MatrixPlan, Memory, ModelSpec, Plan, adjacent, rotary_table};
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
 use bytemuck::Zeroable;
@@ -31,7 +31,13 @@ pub struct GpuModel {
     partial: Buffer,
     norms: Buffer,
     logits: Buffer,
+    /// Matrices in the order of the plan.
+    matrices: Vec<GpuMatrix>,
+    /// Hidden states of the latest positions, which the target keeps and its drafter reads.
+    kept: Slice,
     body: Vec<Node>,
+    /// Steps that keep them; none without a drafter.
+    keep: Vec<Node>,
     head: Vec<Node>,
     /// The head's final norm alone; compiled on first use.
     final_norm: Vec<Node>,
@@ -42,7 +48,8 @@ pub struct GpuModel {
 
 impl GpuModel {
     /// Loads a model: plans memory, checks it against the limits, allocates, and streams the weights. Without weights, fills
-    /// matrices with pseudo-random numbers, for benchmarks of shapes.
+    /// matrices with pseudo-random numbers, for benchmarks of shapes. A drafter that reads the hidden states of `target` shares its embedding
+    /// and head.
     ///
     /// Calls `loaded` with the bytes of each upload.
     pub async fn load<S: Source>(
@@ -50,6 +57,7 @@ impl GpuModel {
         blueprint: &Blueprint,
         weights: Option<&Weights<S>>,
         round: &RoundBuffers,
+        target: Option<&Self>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let memory = blueprint.memory();
@@ -61,7 +69,10 @@ impl GpuModel {
         // Allocate everything large before anything is read.
         let allocate = || {
             let matrices = plan.matrices.iter().zip(sections);
-            let matrices = matrices.map(|(matrix, sections)| GpuMatrix::allocate(gpu, matrix, sections));
+            let matrices = matrices.map(|(matrix, sections)| match target.and_then(|target| target.shared(matrix)) {
+                Some(shared) => Ok(shared.clone()),
+                None => GpuMatrix::allocate(gpu, matrix, sections),
+            });
             let tables = sizes.tables.iter().map(|&bytes| gpu.buffer("rotary table", bytes));
             Ok(Binder {
                 blueprint,
@@ -78,6 +89,11 @@ impl GpuModel {
                 projected: gpu.buffer("projected", sizes.projected)?.whole(),
                 mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
                 branches: gpu.buffer("branches", sizes.branches)?.whole(),
+                kept: match target.filter(|_| matches!(spec.hidden_states, HiddenStates::Read { .. })) {
+                    Some(target) => target.kept.clone(),
+                    None => gpu.buffer("hidden states", sizes.kept)?.whole(),
+                },
+                pairs: gpu.buffer("pairs", sizes.pairs)?.whole(),
                 layer_inputs: gpu.buffer("layer inputs", sizes.layer_inputs)?.whole(),
                 choices: gpu.buffer("experts of rows", sizes.choices)?.whole(),
                 tiles: gpu.buffer("rows of experts", sizes.tiles)?.whole(),
@@ -98,14 +114,16 @@ impl GpuModel {
         let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
         // Lowered alone, so not fused into a matmul.
         let final_norm = binder.lower_all(plan.head.iter().take(1), &mut uniforms);
+        let keep = binder.lower_all(plan.kept.iter(), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
             .into_iter()
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
         let mut body: Vec<Vec<Node>> = nodes.by_ref().take(plan.body.len()).collect();
         let head: Vec<Node> = nodes.flatten().collect();
-        let final_norm: Vec<Node> =
-            final_norm.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect();
+        let [final_norm, keep] = [final_norm, keep].map(|lowered| {
+            lowered.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect::<Vec<Node>>()
+        });
         choose_probes(&mut body, &plan.layers);
         let body: Vec<Node> = body.into_iter().flatten().collect();
         let mut windows = Vec::new();
@@ -115,7 +133,8 @@ impl GpuModel {
             }
         }
 
-        let Binder { step, layers, partial, norms, logits, normed, arithmetic, matrices, vectors, tables, .. } = binder;
+        let Binder { step, layers, partial, norms, logits, normed, kept, arithmetic, .. } = binder;
+        let Binder { matrices, vectors, tables, .. } = binder;
         let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
         let variants = Cell::default();
         let model = Self {
@@ -129,7 +148,10 @@ impl GpuModel {
             partial,
             norms,
             logits,
+            matrices,
+            kept,
             body,
+            keep,
             head,
             final_norm,
             normed,
@@ -139,7 +161,8 @@ impl GpuModel {
         model.compile(model.chunk());
 
         let mut backlog = Backlog::default();
-        for (matrix, on_gpu) in plan.matrices.iter().zip(&matrices) {
+        let is_here = |matrix: &MatrixPlan| target.and_then(|target| target.shared(matrix)).is_some();
+        for (matrix, on_gpu) in plan.matrices.iter().zip(&model.matrices).filter(|(matrix, _)| !is_here(matrix)) {
             match weights {
                 Some(weights) => on_gpu.load(gpu, weights, matrix, &mut backlog, loaded).await?,
                 None => fill(gpu, on_gpu),
@@ -155,7 +178,13 @@ impl GpuModel {
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.body.iter().chain(&self.head)
+        self.body.iter().chain(&self.keep).chain(&self.head)
+    }
+
+    /// Returns the matrix that a drafter shares with this target.
+    fn shared(&self, plan: &MatrixPlan) -> Option<&GpuMatrix> {
+        let is_same = |own: &MatrixPlan| plan.is_shared && own.layout == plan.layout;
+        self.matrices.get(self.plan().matrices.iter().position(is_same)?)
     }
 
     /// Compiles the best kernels for `rows` rows.
@@ -305,7 +334,7 @@ impl GpuModel {
     /// Records the layers: token ids -> residual stream and KV cache. The pass starts at one of `positions`.
     pub(super) fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, positions: &Positions) {
         let pass = self.pass(rows, positions);
-        self.body.iter().for_each(|node| node.record(recorder, pass));
+        self.body.iter().chain(&self.keep).for_each(|node| node.record(recorder, pass));
     }
 
     /// Records a few layers that together use every kernel, and the first `outs` logits of the head for the last `wanted` rows.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Kernel};
-use crate::model::{AttentionSpec, Blueprint, Experts, MatrixPlan, Memory, Op, Output, Section};
+use crate::model::{AttentionSpec, Blueprint, Experts, HiddenStates, MatrixPlan, Memory, Op, Output, Section};
 use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
@@ -42,6 +42,10 @@ pub(super) struct Sizes {
     pub hidden: u64,
     /// Sums of an MLP and the experts of its layer [chunk, hidden].
     pub branches: u64,
+    /// Hidden states of the latest positions that a target keeps for a drafter [positions, hidden].
+    pub kept: u64,
+    /// Pairs of an embedding and a hidden state [chunk, 2 hidden].
+    pub pairs: u64,
     /// Rows with an incomplete norm [chunk, hidden and sums].
     pub gained: u64,
     /// Queries [chunk, q].
@@ -129,7 +133,13 @@ impl Sizes {
         let q = spec.largest(|layer| layer.attention().map_or(0, AttentionSpec::q_width));
         let mixed = spec.largest(|layer| layer.mixed_width(spec.hidden_size));
         let mlp = spec.largest(|layer| layer.intermediate_size).max(spec.layer_input_size);
-        let widest = spec.hidden_size.max(mixed).max(mlp);
+        let (kept, pair) = match spec.hidden_states {
+            HiddenStates::Unkept => (0, 0),
+            HiddenStates::Kept => (blueprint.kept_positions(), 0),
+            // The target's are read.
+            HiddenStates::Read { .. } => (0, 2 * spec.hidden_size),
+        };
+        let widest = spec.hidden_size.max(mixed).max(mlp).max(pair);
         let sums = gained_stride(spec.hidden_size) - stride(spec.hidden_size);
         let codes = |width: usize| width.div_ceil(32) * 12 + sums;
         let used = spec.experts.map_or(0, |experts| experts.used());
@@ -145,6 +155,8 @@ impl Sizes {
                 Some(Experts { with_mlp: true, .. }) => floats(rows, stride(spec.hidden_size)),
                 _ => 0,
             },
+            kept: floats(kept, stride(spec.hidden_size)),
+            pairs: floats(rows, stride(pair)),
             gained: floats(rows, gained_stride(spec.hidden_size)),
             query: floats(rows, stride(q)),
             mixed: floats(rows, stride(mixed)),
@@ -183,11 +195,11 @@ impl Blueprint {
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let Sizes { hidden, gained, query, mixed, projected, mlp, layer_inputs, quantised, .. } = sizes;
-        let Sizes { choices, tiles, of_experts, branches, .. } = sizes;
+        let Sizes { choices, tiles, of_experts, branches, kept, pairs, .. } = sizes;
         let rows = hidden * 2 + gained + query + mixed + projected + mlp + layer_inputs + quantised;
-        let rows = rows + choices + tiles + of_experts + branches;
+        let rows = rows + choices + tiles + of_experts + branches + kept + pairs;
         Memory {
-            weights: bytes.iter().sum::<u64>() + sizes.vectors,
+            weights: plan.own_bytes(&bytes) + sizes.vectors,
             kv: cache.layers.iter().sum(),
             scratch: rows
                 + sizes.logits

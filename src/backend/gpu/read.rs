@@ -39,20 +39,31 @@ impl GpuBackend {
 
     /// Implements [`crate::target::Target::catch_up`].
     pub(super) async fn read_missed(&mut self, pending: u32) -> Result<usize> {
-        let Some(model) = &self.draft else { return Ok(0) };
-        let context = model.capacity().max_context;
         let (position, chunk) = self.drafting.missed(&self.cached, pending)?;
-        let count = chunk.len();
-        if count == 0 {
-            return Ok(0);
+        if !chunk.is_empty() {
+            self.read_draft_chunk(position, &chunk).await?;
         }
+        Ok(chunk.len())
+    }
+
+    /// Lets the draft model read the hidden states that a pass of `rows` rows would replace.
+    pub(super) async fn read_due(&mut self, rows: usize) -> Result<()> {
+        while let Some((position, chunk)) = self.drafting.due(&self.cached, rows) {
+            self.read_draft_chunk(position, &chunk).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the draft model read a chunk of its text at `position`.
+    async fn read_draft_chunk(&mut self, position: usize, chunk: &[u32]) -> Result<()> {
+        let Some(model) = &self.draft else { return Ok(()) };
+        let (context, count) = (model.capacity().max_context, chunk.len());
         // Makes room for all missed tokens, so that the cache does not grow with each chunk. A translation may be longer.
         self.make_draft_room(self.cached.len().max(position + count).min(context)).await?;
-        let Some(model) = &self.draft else { return Ok(0) };
+        let Some(model) = &self.draft else { return Ok(()) };
         let states = self.drafting.chunk(position, count);
-        let submitted = self.submit_chunk(model, &chunk, position, states);
-        self.keep_up(submitted).await?;
-        Ok(count)
+        let submitted = self.submit_chunk(model, chunk, position, states);
+        self.keep_up(submitted).await
     }
 
     /// Drafts with a draft model that has another tokenizer, in one submission and one readback. Returns at most `room` tokens of

@@ -83,7 +83,7 @@ impl Ahead {
     pub fn enter(&mut self, shape: Shape, position: usize) {
         self.shapes.retain(|kept| *kept != shape);
         // A long catch-up of the draft model does not recur.
-        if shape.missed <= 1 {
+        if shape.missed <= shape.steps.max(1) {
             self.shapes.push(shape);
         }
         if self.shapes.len() > KEPT {

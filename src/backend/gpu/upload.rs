@@ -12,13 +12,15 @@ const PORTION: u64 = 4 << 20;
 /// Bytes written before waiting for the device.
 const BACKLOG: u64 = 64 << 20;
 
-/// A matrix on the GPU: its rows in order, split by stored type and by the size limit of a binding.
+/// A matrix on the GPU, which models may share: its rows in order, split by stored type and by the size limit of a binding.
+#[derive(Clone)]
 pub struct GpuMatrix {
     /// Pieces in row order.
     pub pieces: Vec<MatrixPiece>,
 }
 
 /// Consecutive rows of a matrix.
+#[derive(Clone)]
 pub struct MatrixPiece {
     /// [rows / 16, units, 16], each of 16 bytes: see [`interleave`].
     pub buffer: Buffer,

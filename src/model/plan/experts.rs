@@ -12,7 +12,7 @@ impl Builder<'_> {
     pub(super) fn experts(&mut self, layer: usize, experts: &Experts, width: usize, input: Input) {
         let (spec, names) = (self.spec, &self.names.experts);
         let hidden = spec.hidden_size;
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", self.names.layers);
+        let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let has_shared = experts.shared > 0;
 

@@ -12,7 +12,7 @@ impl Builder<'_> {
         let (spec, names) = (self.spec, self.names);
         let AttentionSpec { heads, head_dim, rope, .. } = *attention;
         let kv_heads = attention.own_kv_heads();
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let rotary = match rope {
             Some(rope) if !names.neighbours => spec.ropes[rope].rotary_dim,
@@ -58,7 +58,8 @@ impl Builder<'_> {
     /// Adds a gated delta net or a Mamba-2: `input` -> mixed.
     pub(super) fn delta_net(&mut self, layer: usize, delta: &DeltaSpec, input: Input) {
         let names = &self.names.delta;
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", self.names.layers);
+        let spec = self.spec;
+        let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let DeltaSpec { value_heads, value_dim, taps, replaces, .. } = *delta;
         let (keys, values) = (delta.key_heads * delta.key_dim, delta.value_width());
@@ -124,8 +125,8 @@ impl Builder<'_> {
 
     /// Adds a short convolution: `input` -> mixed.
     pub(super) fn short_conv(&mut self, layer: usize, taps: usize, input: Input) {
-        let (names, hidden) = (self.names, self.spec.hidden_size);
-        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let (spec, names, hidden) = (self.spec, self.names, self.spec.hidden_size);
+        let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let all = [Part::whole(name(names.conv_in), 3 * hidden)];
         let matrix = self.matrix(&label("b, c and x"), hidden, &all, RowOrder::Stacked);

@@ -49,7 +49,7 @@ impl Binder<'_> {
         let bias_stride = if spec.mlp.bias { width } else { 0 };
         let (adds, scale) = match to {
             HiddenRows::Residual => (1, spec.residual_scale),
-            HiddenRows::Normed | HiddenRows::Branches => (0, 1.0),
+            _ => (0, 1.0),
         };
         let dims = CombineDims { used: used as u32, width, stride, bias_stride, adds, scale };
         vec![Lowered {
