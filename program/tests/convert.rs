@@ -112,6 +112,25 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
     assert_eq!(refused, known.map(|(name, key)| (name.to_owned(), key.to_owned())));
 }
 
+/// The layer of the file drafts what that of the folder drafts.
+#[test]
+fn an_mtp_layer_is_part_of_the_file() {
+    let tokenizer = std::fs::read(path("models/tales/target/tokenizer.json")).unwrap();
+    let scratch = Scratch::new(&path("tests/golden/drafters/qwen35-mtp"), &[("tokenizer.json", tokenizer)]);
+    scratch.convert("F32").unwrap();
+    let write = |model: &Path| {
+        let options = ["--device", "cpu", "--kv-dtype", "f32", "--drafter", "draft_model", "--use-mtp=true", "--json"];
+        let constant = ["--num-assistant-tokens-schedule", "constant", "--max-new-tokens", "60"];
+        let mut command = command(&["generate", "Once upon a time there was a king"]);
+        let ran = command.arg("--model").arg(model).args(options).args(constant).output().unwrap();
+        let answer: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        [answer["token_ids"].clone(), answer["stats"]["per_step_accepted"].clone()]
+    };
+    let [ids, accepted] = write(scratch.folder());
+    assert!(accepted.as_array().unwrap().iter().any(|count| count.as_u64() > Some(0)), "{accepted}");
+    assert_eq!(write(&scratch.file()), [ids, accepted]);
+}
+
 #[test]
 fn tensors_that_the_config_does_not_imply_are_refused() {
     let folder = path("tests/golden/models/llama-gqa-tied");

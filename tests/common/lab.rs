@@ -49,7 +49,8 @@ impl Lab {
     pub fn step_of(&self, [position, rows, token, logit_row]: [usize; 4], states: StatePass) -> Slice {
         let StatePass { slot, base, save_slot, save_at } = states;
         let save_at = save_at.unwrap_or(u32::MAX as usize);
-        self.uniform(&[position, rows, token, logit_row, 0, 0, slot, base, save_slot, save_at].map(|word| word as u32))
+        let words = [position, rows, token, logit_row, 0, 0, slot, base, save_slot, save_at, 0, 0];
+        self.uniform(&words.map(|word| word as u32))
     }
 
     pub fn input(&self, bytes: &[u8]) -> Slice {

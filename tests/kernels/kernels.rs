@@ -224,7 +224,7 @@ impl Norm<'_> {
         let vector = |values: &[f32]| lab.input(cast_slice(&padded(values, width, stride)));
         let mut bindings = vec![
             (0, lab.step_of([5, rows, 0, self.first], StatePass::default())),
-            (1, lab.uniform(&[width as u32, stride as u32 / 4, head, self.eps.to_bits(), 1f32.to_bits()])),
+            (1, lab.uniform(&norm_words(width, [stride, stride, 0, stride], head, [0; 3], self.eps))),
             (2, vector(self.x)),
             (3, vector(self.gain)),
             (4, y.slice()),
@@ -262,6 +262,58 @@ impl Norm<'_> {
                 sum
             }
             _ => reference::norm_rms(x, self.gain, eps),
+        }
+    }
+}
+
+/// Returns the dimensions of a norm. `strides`: elements per row of x and of y, first element of a row of y, and elements to write. `rings`:
+/// rows of x and of y that are found by position, and the distance of those of y.
+fn norm_words(width: usize, strides: [usize; 4], head: u32, [x, y, next]: [u32; 3], eps: f32) -> [u32; 11] {
+    let [x_stride, y_stride, first, count] = strides.map(|elements| elements as u32 / 4);
+    [width as u32, x_stride, y_stride, first, count, head, x, y, next, eps.to_bits(), 1f32.to_bits()]
+}
+
+/// A row of a ring is that of its position modulo their number.
+#[test]
+fn norms_read_and_write_rows_by_their_positions() {
+    let mut lab = Lab::new(31);
+    for kernel in [Kernel::NormRms, Kernel::NormLayer] {
+        for case in 0..20 {
+            let (width, ring, position) =
+                (4 * lab.random.upto(40), 8 + lab.random.below(30), 3 + lab.random.below(100));
+            let (rows, stride, next) = (lab.random.upto(8), stride(width), case % 2);
+            let (first, head) = if case % 4 > 1 { (rows - 1, 1) } else { (0, 0) };
+            let (gain, bias, eps) = (lab.random.normals(width), lab.random.normals(width), 1e-6);
+            let x = lab.random.normals(ring * width);
+            let vector = |values: &[f32]| lab.input(cast_slice(&padded(values, width, stride)));
+            let place = |row: usize| (position + first + row) % ring;
+            let wanted: Vec<f32> =
+                (first..rows).flat_map(|row| &x[place(row - first) * width..][..width]).copied().collect();
+            let expected =
+                Norm { kernel, x: &wanted, gain: &gain, bias: &bias, eps, first: 0, before: &[], factor: 1.0 };
+            let expected = expected.run(&lab);
+            let run = |y: &Output, words: [u32; 11]| {
+                let step = lab.step_of([position, rows, 0, first], StatePass::default());
+                let bindings = [step, lab.uniform(&words), vector(&x), vector(&gain), y.slice(), vector(&bias)];
+                let bindings: Vec<_> = (0..if kernel == Kernel::NormLayer { 6 } else { 5 }).zip(bindings).collect();
+                lab.run(kernel, [(rows - first) as u32, 1, 1], &bindings);
+            };
+            let kept = lab.output(&vec![UNTOUCHED; ring * stride]);
+            let rings = [ring as u32, ring as u32, next as u32];
+            run(&kept, norm_words(width, [stride, stride, 0, stride], head, rings, eps));
+            let words = lab.read(&kept);
+            for (row, expected) in expected.chunks_exact(width).enumerate() {
+                let at = (place(row) + next) % ring;
+                assert_eq!(words[at * stride..][..width], bits(expected), "{kernel:?}: row {row} in {at} of {ring}");
+            }
+            assert_eq!(words.iter().filter(|word| **word != UNTOUCHED).count(), (rows - first) * stride);
+            // The second half of pairs.
+            let pairs = lab.output(&vec![UNTOUCHED; (rows - first) * 2 * width]);
+            run(&pairs, norm_words(width, [stride, 2 * width, width, width], head, [ring as u32, 0, 0], eps));
+            for (pair, expected) in lab.read(&pairs).chunks_exact(2 * width).zip(expected.chunks_exact(width)) {
+                assert!(pair[..width].iter().all(|word| *word == UNTOUCHED));
+                assert_eq!(pair[width..], bits(expected));
+            }
         }
     }
 }

@@ -30,12 +30,19 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     if spec.architecture.called(Naming::Gguf).is_empty() {
         return bad_config("model_type", "llama.cpp has no such architecture, so a GGUF file cannot hold it".into());
     }
-    facts::put(spec, &mut header);
+    let mtp = spec.mtp().filter(|layer| weights.contains(&layer.mtp_mark()));
+    let mtp_layers = mtp.iter().flat_map(|layer| layer.layers.clone());
+    let layers = spec.layers.iter().cloned().chain(mtp_layers).collect();
+    facts::put(&ModelSpec { layers, ..spec.clone() }, &mut header);
+    if mtp.is_some() {
+        header.count(&format!("{}.nextn_predict_layers", spec.architecture.called(Naming::Gguf)), 1);
+    }
     let place = weights.source().name();
     header.text("general.name", place.rsplit('/').next().unwrap_or(&place));
     vocabulary::put(&files, &mut header).await?;
 
-    let made = tensors(spec, weights, to);
+    let mut made = tensors(spec, weights, to);
+    made.extend(mtp.into_iter().flat_map(|layer| tensors(&layer, weights, to)));
     let factors = facts::factors(spec);
     let mut zeros = Vec::new();
     for (name, values) in &factors {
@@ -90,7 +97,8 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
             made.rows[row / each] = (source.clone(), (source_row / each) as u64);
         }
     };
-    for (from, into) in from.matrices.iter().zip(&into.matrices) {
+    // An MTP layer shares matrices with its target.
+    for (from, into) in from.matrices.iter().zip(&into.matrices).filter(|(from, _)| !from.is_shared) {
         add(&from.layout, &into.layout, into.cols, 1, None, if into.is_router { Dtype::F32 } else { to });
     }
     for (from, into) in from.vectors.iter().zip(&into.vectors) {
