@@ -24,7 +24,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         return;
     }
     var sum = vec4f();
-    for (var i = 0u; i < dims.used; i++) {
+    for (var i = 0u; i < min(dims.used, arrayLength(&choices)); i++) {
         let place = row * dims.used + i;
         let choice = choices[place];
         let result = x[place * dims.stride + at] + bias[choice.expert * dims.bias_stride + at];

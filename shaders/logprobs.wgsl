@@ -43,7 +43,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     var token = dims.vocab;
     var logit = REMOVED;
-    for (var i = 0u; i < sampling.top_k; i++) {
+    for (var i = 0u; i < min(sampling.top_k, arrayLength(&round)); i++) {
         token = next_best(row, logit, token, thread);
         logit = best_score;
         if (thread == 0u) {

@@ -17,6 +17,11 @@ struct RouteDims {
 @group(0) @binding(4) var<storage, read_write> choices: array<Choice>;  // (rows, chosen + always)
 @group(0) @binding(5) var<storage, read> factors: array<f32>;           // (experts): of the weights
 
+// Experts to choose from: no uniform, as a loop bound must not be one.
+fn experts() -> u32 {
+    return min(dims.experts, arrayLength(&factors));
+}
+
 var<workgroup> keys: array<f32, MOST>;
 var<workgroup> chosen: array<u32, MOST_CHOSEN>;
 
@@ -41,7 +46,7 @@ fn score(result: f32, largest: f32) -> f32 {
 fn divisor(first: u32, largest: f32) -> f32 {
     var sum = 0.0;
     if (dims.normalised == 1u) {
-        for (var i = 0u; i < dims.chosen; i++) {
+        for (var i = 0u; i < min(dims.chosen, arrayLength(&choices)); i++) {
             sum = fma(score(result_of(first, chosen[i]), largest), dims.one, sum);
         }
         return sum + f32(dims.sigmoid) * 1e-6;
@@ -49,7 +54,7 @@ fn divisor(first: u32, largest: f32) -> f32 {
     if (dims.sigmoid == 1u) {
         return 1.0;
     }
-    for (var expert = 0u; expert < dims.experts; expert++) {
+    for (var expert = 0u; expert < experts(); expert++) {
         sum = fma(score(result_of(first, expert), largest), dims.one, sum);
     }
     return sum;
@@ -74,7 +79,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     for (var expert = thread; expert < dims.experts; expert += THREADS) {
         let key = keys[expert];
         var rank = 0u;
-        for (var other = 0u; other < dims.experts; other++) {
+        for (var other = 0u; other < experts(); other++) {
             let is_before = keys[other] > key || (keys[other] == key && other < expert);
             rank += u32(is_before);
         }

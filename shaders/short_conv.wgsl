@@ -37,7 +37,7 @@ fn main(@builtin(global_invocation_id) id: vec3u) {
     }
     let here = step.position + row;
     var sum = 0.0;
-    for (var tap = 0u; tap < dims.taps; tap += 1u) {
+    for (var tap = 0u; tap < min(dims.taps, arrayLength(&weights)); tap += 1u) {
         let back = dims.taps - 1u - tap;
         var value = 0.0;
         if (back <= row) {

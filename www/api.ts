@@ -134,10 +134,10 @@ export type LoadOptions = {
   /** GGUF file of the draft model, same syntax. Default: the only one. */
   assistant_file?: string;
   /**
-   * Draft with the MTP layer of the checkpoint (multi-token prediction). An assistant model takes precedence. Default: true if the
-   * checkpoint has one.
+   * Draft with the MTP layer of the checkpoint (multi-token prediction). `auto`: Use it if the checkpoint has one and there is no
+   * assistant model. `true`: Use it; loading fails without one. `false`: Ignore it. Default: auto.
    */
-  use_mtp?: boolean;
+  use_mtp?: boolean | "auto";
   /**
    * Storage format of the weights on the GPU. `auto`: As in the checkpoint. `f32`: 4 bytes, exact. `f16`: 2 bytes, rounded to nearest.
    * `q8`: 8 bits, and a scale per 32 weights (Q8_0). The loss is hardly measurable. `q4`: 4 bits, and a scale and a minimum per 32
@@ -293,9 +293,9 @@ export type GenerateOptions = {
   speculation?: "auto" | "off";
   /**
    * Source of drafts. `auto`: With the schedule `adaptive`: the fastest drafter. Otherwise the prediction if given, else the lookup if
-   * `prompt_lookup_num_tokens` is given, else the draft model. `draft_model`: The draft model. `lookup`: Prompt lookup: the tokens that
-   * followed the latest n-gram earlier in the text. `prediction`: The expected text of `prediction`. `chain`: The prediction; if it has
-   * no draft, the lookup; if that has none either, the draft model. Default: auto.
+   * `prompt_lookup_num_tokens` is given, else the draft model. `draft_model`: The draft model, or the MTP layer of the model. `lookup`:
+   * Prompt lookup: the tokens that followed the latest n-gram earlier in the text. `prediction`: The expected text of `prediction`.
+   * `chain`: The prediction; if it has no draft, the lookup; if that has none either, the draft model. Default: auto.
    */
   drafter?: "auto" | "draft_model" | "lookup" | "prediction" | "chain";
   /**

@@ -47,7 +47,7 @@ fn conv_input(position: i32, i: u32, channel: u32, saved: u32) -> f32 {
 // Result of the convolution at a position, after SiLU.
 fn convolved(position: u32, i: u32, channel: u32, saved: u32) -> f32 {
     var sum = conv_bias[i];
-    for (var tap = 0u; tap < dims.taps; tap += 1u) {
+    for (var tap = 0u; tap < min(dims.taps, arrayLength(&weights)); tap += 1u) {
         let at = i32(position + tap + 1u) - i32(dims.taps);
         sum = fma(conv_input(at, i, channel, saved), weights[i * dims.taps + tap], sum);
     }

@@ -4,13 +4,15 @@ import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { Skipped, browser, browserName, codes, equal, lane, newLane, report, server, violations } from "./harness.mjs";
 
-/** Suites that share no browser page run in parallel, because compiling kernels keeps only one core busy. */
-const LANES = [
-  ["engine", "sampling", "page", "chat", "arrival", "parallel", "patterns"],
-  ["tools", "conversation", "places", "candidates", "servers", "recovery", "life", "cpu", "published", "downloads"],
-];
+/**
+ * Suites in the order in which they begin, the longest first; those of a list share a browser window. Two lists run at a time, because
+ * compiling kernels keeps only one core busy.
+ */
+const UNITS = [["page", "chat", "arrival"], ["engine"], ["life"], ["downloads"], ["cpu"], ["recovery"], ["servers"], ["parallel"]];
 // What WebKit stores and what bundlers make of the package does not depend on the browser.
-if (browserName === "chromium") LANES[1].push("webkit", "package");
+if (browserName === "chromium") UNITS.push(["webkit"], ["package"]);
+UNITS.push(["places"], ["sampling"], ["candidates"], ["tools"], ["published"], ["conversation"], ["patterns"]);
+const TOGETHER = 2;
 /** Milliseconds after which a test fails, and after which a suite has failed to begin. */
 const TIMEOUT = 120_000;
 /** A longer timeout, for suites that build examples or read hundreds of megabytes. */
@@ -48,11 +50,11 @@ function register(store, name, suite) {
 }
 
 const suites = new Map();
-for (const name of LANES.flat()) suites.set(name, await import(`./${name}.mjs`));
-describe(browserName, { concurrency: LANES.length }, () => {
-  for (const [at, names] of LANES.entries()) {
+for (const name of UNITS.flat()) suites.set(name, await import(`./${name}.mjs`));
+describe(browserName, { concurrency: TOGETHER }, () => {
+  for (const names of UNITS) {
     const store = newLane();
-    describe(`lane ${at + 1}`, { concurrency: 1 }, () => names.forEach((name) => register(store, name, suites.get(name))));
+    describe(names.join(", "), { concurrency: 1 }, () => names.forEach((name) => register(store, name, suites.get(name))));
   }
 });
 test("nothing broke the content security policy", () => equal(violations, [], "violations"));

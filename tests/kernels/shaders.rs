@@ -1,6 +1,7 @@
 //! Every composed kernel is valid, fits WebGPU's default limits, and agrees with its Rust side. Every WGSL file is used and has a
 //! description.
 
+use common::fancy_regex::Regex;
 use common::naga::valid::{Capabilities, ValidationFlags, Validator};
 use common::naga::{AddressSpace, Module, ScalarKind, TypeInner};
 use foretoken::internals::gpu::{Kernel, Subnormals};
@@ -204,6 +205,16 @@ fn every_variable_is_given_a_value() {
     for (name, text) in files("shaders").into_iter().chain(files("shaders/lib")) {
         let without = text.lines().find(|line| line.trim_start().starts_with("var ") && !line.contains('='));
         assert_eq!(without, None, "{name}");
+    }
+}
+
+/// On lavapipe such a loop is compiled again for each dispatch.
+#[test]
+fn no_loop_ends_at_a_uniform() {
+    let at_uniform = Regex::new(r"= \d+u; \w+ <=? (dims|heads|sampling|step)\.\w+;").unwrap();
+    for (name, text) in files("shaders").into_iter().chain(files("shaders/lib")) {
+        let found = text.lines().find(|line| line.contains("for (") && at_uniform.is_match(line).unwrap());
+        assert_eq!(found, None, "{name}");
     }
 }
 

@@ -160,7 +160,7 @@ export const OPTIONS = [
     kind: "choice",
     values: ["auto", "draft_model", "lookup", "prediction", "chain"],
     default: "auto",
-    hint: "Source of drafts. auto: With the schedule adaptive: the fastest drafter. Otherwise the prediction if given, else the lookup if prompt_lookup_num_tokens is given, else the draft model. draft_model: The draft model. lookup: Prompt lookup: the tokens that followed the latest n-gram earlier in the text. prediction: The expected text of prediction. chain: The prediction; if it has no draft, the lookup; if that has none either, the draft model.",
+    hint: "Source of drafts. auto: With the schedule adaptive: the fastest drafter. Otherwise the prediction if given, else the lookup if prompt_lookup_num_tokens is given, else the draft model. draft_model: The draft model, or the MTP layer of the model. lookup: Prompt lookup: the tokens that followed the latest n-gram earlier in the text. prediction: The expected text of prediction. chain: The prediction; if it has no draft, the lookup; if that has none either, the draft model.",
   },
   {
     name: "num_assistant_tokens",
@@ -311,9 +311,9 @@ export const OPTIONS = [
     name: "use_mtp",
     group: "loading",
     kind: "choice",
-    values: ["true", "false"],
-    default: "true if the checkpoint has one",
-    hint: "Draft with the MTP layer of the checkpoint (multi-token prediction). An assistant model takes precedence.",
+    values: ["auto", "true", "false"],
+    default: "auto",
+    hint: "Draft with the MTP layer of the checkpoint (multi-token prediction). auto: Use it if the checkpoint has one and there is no assistant model. true: Use it; loading fails without one. false: Ignore it.",
   },
   {
     name: "dtype",
