@@ -53,7 +53,7 @@ fn main(@builtin(local_invocation_index) thread: u32) {
         step.save_at = step.position;
         let missed = draft_step.missed;
         draft_step.position = position + 1u + accepted - missed - draft_step.lead;
-        draft_step.rows = missed + 1u;
+        draft_step.rows = missed + 1u + draft_step.masks;
         draft_step.token = pending - missed;
         draft_step.logit_row = missed;
         draft_step.out = drafts;

@@ -10,6 +10,7 @@ struct Step {
     base: u32,       // tokens before this state
     save_slot: u32,  // slot of the state to save
     save_at: u32,    // tokens before the state to save, or UNSAVED
+    masks: u32,      // last rows, which read the mask token
     missed: u32,     // tokens before the pending one that a draft reads again if its round is submitted ahead
     lead: u32,       // positions between a row and the token that it reads: 0, or 1 for an MTP layer
 }

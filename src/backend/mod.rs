@@ -99,6 +99,7 @@ fn drafting(draft: Option<&Blueprint>) -> Drafting {
     let Capacity { prefill_chunk, max_context, .. } = draft.capacity;
     let mut drafting = Drafting::new(prefill_chunk, max_context, rollback(draft));
     drafting.read_hidden(draft.kept_positions());
+    drafting.guess_at_once(draft.spec.mask_token);
     drafting
 }
 

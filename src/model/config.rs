@@ -111,11 +111,12 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
     if layers.iter().filter_map(LayerSpec::attention).all(|attention| attention.rope != Some(1)) {
         ropes.truncate(1);
     }
+    let vocab_size = keys.count("vocab_size", 1..=1 << 20)?;
     let multiplier = |key| if facts.multipliers { Ok(keys.number_or(key, FACTORS, 1.0)? as f32) } else { Ok(1.0) };
     Ok(ModelSpec {
         architecture,
         naming,
-        vocab_size: keys.count("vocab_size", 1..=1 << 20)?,
+        vocab_size,
         hidden_size,
         max_position_embeddings,
         norm: facts.norm,
@@ -152,6 +153,10 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         ropes,
         layers,
         hidden_states: HiddenStates::Unkept,
+        mask_token: match keys.optional("pard_token") {
+            Some(_) => Some(keys.count("pard_token", 0..=vocab_size - 1)? as u32),
+            None => None,
+        },
         bos_token_id: keys.tokens("bos_token_id", facts.bos_token_id.as_slice())?.first().copied(),
         eos_token_id: keys.tokens("eos_token_id", facts.eos_token_id)?,
     })

@@ -73,6 +73,8 @@ pub struct ModelSpec {
     pub layers: Vec<LayerSpec>,
     /// Use of the hidden states after the final norm.
     pub hidden_states: HiddenStates,
+    /// Token that stands for one to guess, if the model guesses several in one pass (An et al. 2025, "PARD"); `None`: it guesses one.
+    pub mask_token: Option<u32>,
     /// Token that begins a text; `None`: there is none.
     pub bos_token_id: Option<u32>,
     /// Tokens that end a text.
@@ -378,7 +380,12 @@ impl ModelSpec {
     pub fn mtp(&self) -> Option<Self> {
         let layer = self.layers.iter().rev().find(|layer| layer.attention().is_some())?;
         let hidden_states = HiddenStates::Read { layers: self.layers.len() };
-        self.architecture.facts().mtp.then(|| Self { layers: vec![layer.clone()], hidden_states, ..self.clone() })
+        self.architecture.facts().mtp.then(|| Self {
+            layers: vec![layer.clone()],
+            hidden_states,
+            mask_token: None,
+            ..self.clone()
+        })
     }
 
     /// Returns what is added to the mean square of a projection to a layer's input. The norm is that of the projection times

@@ -124,10 +124,12 @@ impl Learned {
         let step = if target > 0.0 { step } else { FAR_STEP };
         // Errors are ignored here: the first generation would report them.
         let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
-        let timings = time_rounds(engine, draft.is_some(), step, vocab).await.unwrap_or(Timings::guess(step));
+        let mut timings = time_rounds(engine, draft.is_some(), step, vocab).await.unwrap_or(Timings::guess(step));
         engine.truncate(0);
         let [_, drafter] = engine.models();
-        let reads_hidden = drafter.is_some_and(|model| matches!(model.spec.hidden_states, HiddenStates::Read { .. }));
+        let spec = drafter.as_ref().map(|model| model.spec);
+        timings.at_once = spec.is_some_and(|spec| spec.mask_token.is_some());
+        let reads_hidden = spec.is_some_and(|spec| matches!(spec.hidden_states, HiddenStates::Read { .. }));
         let on_device = if reads_hidden { Origin::Mtp } else { Origin::DraftModel };
         Self { lookahead: None, adaptive: Adaptive::new(timings), on_device }
     }

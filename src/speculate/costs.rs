@@ -54,8 +54,9 @@ impl Costs {
 
     /// Returns the cost of a round. Rounds of the draft model are submitted ahead, unless the target is far.
     pub fn cost(&self, drafter: Origin, tokens: usize) -> f64 {
-        let Timings { rows, step, waiting, far, .. } = self.timings;
-        let drafting = if drafter == Origin::DraftModel { step * tokens as f64 } else { 0.0 };
+        let Timings { rows, step, at_once, waiting, far, .. } = self.timings;
+        let steps = if at_once { tokens.min(1) } else { tokens };
+        let drafting = if drafter == Origin::DraftModel { step * steps as f64 } else { 0.0 };
         let waiting = if drafter == Origin::DraftModel && !far { 0.0 } else { waiting };
         rows[variant(tokens)] + drafting + waiting
     }

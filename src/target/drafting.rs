@@ -28,6 +28,8 @@ pub struct Drafting {
     /// Latest positions whose hidden states the target keeps for it; 0: it reads tokens alone. Otherwise it reads a token with the hidden
     /// state before it, so its text begins with the second token.
     kept: usize,
+    /// Token that stands for one to guess, if it guesses several in one pass.
+    mask: Option<u32>,
     /// Tokens of its text that it has read. Unused with another tokenizer.
     read: usize,
     /// Text in its own tokens, if it has another tokenizer.
@@ -67,12 +69,27 @@ impl Drafting {
     /// Creates the state of a draft model that has read nothing, reads at most `chunk` tokens at a time and has `context` positions. It has
     /// the target's tokenizer, unless [`Drafting::translate_by`] is called.
     pub fn new(chunk: usize, context: usize, rollback: Rollback) -> Self {
-        Self { chunk, context, rollback, kept: 0, read: 0, translation: None }
+        Self { chunk, context, rollback, kept: 0, mask: None, read: 0, translation: None }
     }
 
     /// Declares that the draft model reads hidden states, and that the target keeps those of `positions` positions.
     pub fn read_hidden(&mut self, positions: usize) {
         self.kept = positions;
+    }
+
+    /// Declares that the draft model guesses several tokens in one pass, in rows that read the token `mask`.
+    pub fn guess_at_once(&mut self, mask: Option<u32>) {
+        self.mask = mask;
+    }
+
+    /// Returns the token that stands for one to guess, if the draft model guesses several in one pass.
+    pub fn mask(&self) -> Option<u32> {
+        self.mask
+    }
+
+    /// Returns true if only the first token after a text that it has read counts as read: it guessed the others, or their hidden states.
+    fn reads_again(&self) -> bool {
+        self.kept > 0 || self.mask.is_some()
     }
 
     /// Returns the positions between a token in the target's text and in that of the draft model.
@@ -89,9 +106,9 @@ impl Drafting {
     }
 
     /// Returns the tokens before the pending one that a draft of `steps` steps reads if its round is submitted ahead. One is the last of
-    /// the draft before. A drafter that reads hidden states had to guess them in that draft.
+    /// the draft before.
     pub fn missed_ahead(&self, steps: usize) -> usize {
-        if self.kept > 0 { steps.min(READ_IN_ROUND) } else { 1 }
+        if self.reads_again() { steps.min(READ_IN_ROUND) } else { 1 }
     }
 
     /// Declares that the draft model has another tokenizer.
@@ -215,15 +232,34 @@ impl Drafting {
         self.wrote([plan.position, missed], plan.states.saved(), drafted, room)
     }
 
+    /// Does the same with one pass: `guess(position, tokens, states, count)` lets the draft model read `tokens` at `position`, and returns its
+    /// next `count` tokens and whether the draft continues after each.
+    pub async fn guess_tokens(
+        &mut self,
+        cached: &[u32],
+        pending: u32,
+        [count, room]: [usize; 2],
+        guess: impl AsyncFnOnce(usize, &[u32], StatePass, usize) -> Result<Vec<(u32, bool)>>,
+    ) -> Result<Vec<u32>> {
+        let Some(plan) = self.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
+        let missed = plan.missed();
+        let guesses = guess(plan.position - missed, &plan.tokens, plan.states, plan.steps).await?;
+        let end = guesses.iter().position(|(_, continues)| !continues).map_or(guesses.len(), |at| at + 1);
+        let drafted = guesses[..end].iter().map(|(id, _)| *id).collect();
+        self.wrote([plan.position, missed], plan.states.saved(), drafted, room)
+    }
+
     /// Plans a draft of at most `count` tokens after the pending one, for a target with room for `room` more. `None`: a context is full,
     /// the draft model must first read missed tokens, or the text ends inside a character.
     pub fn plan(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Option<DraftPlan>> {
         // The number of target tokens in a translation is not known yet.
         let most = if self.is_translated() && room > 0 { MAX_DRAFT } else { room };
-        let context = self.context;
+        let (context, rows) = (self.context, self.mask.map(|_| self.chunk.max(MAX_DRAFT + 1)));
         let Some((head, last, read)) = self.text(cached, pending)? else { return Ok(None) };
         let (position, missed) = (head.len(), &head[read..]);
         let steps = count.min(most).min(context.saturating_sub(position));
+        // In one pass with the missed tokens.
+        let steps = rows.map_or(steps, |rows| steps.min(rows.saturating_sub(missed.len())));
         let possible = steps > 0 && missed.len() <= READ_IN_ROUND;
         if !possible {
             return Ok(None);
@@ -246,8 +282,8 @@ impl Drafting {
         if drafted.is_empty() {
             return Ok(drafted);
         }
-        // It has read all but the last token that it wrote. Only the first pass had the target's hidden states.
-        let read = if self.kept > 0 { position + 1 } else { position + drafted.len() };
+        // It has read all but the last token that it wrote.
+        let read = if self.reads_again() { position + 1 } else { position + drafted.len() };
         self.rollback.computed(saved, position - missed, missed + drafted.len());
         let Some(Translation { by, text, read: read_own }) = &mut self.translation else {
             self.read = read;

@@ -63,6 +63,8 @@ pub struct Timings {
     pub timed: bool,
     /// Time of a draft model step, in plain rounds. Meaningless without a draft model.
     pub step: f64,
+    /// `true`: one step drafts all tokens.
+    pub at_once: bool,
     /// Extra time of a round that waits for the readback of the previous one, in plain rounds.
     pub waiting: f64,
     /// Result of [`Queue::is_far`].
@@ -72,7 +74,8 @@ pub struct Timings {
 impl Timings {
     /// Returns estimates before any measurement: draft steps take `step`, and 8 rows take 1.5 times as long as one, as on a GPU.
     pub fn guess(step: f64) -> Self {
-        let mut timings = Self { plain: None, rows: [1.0; 5], timed: false, step, waiting: 0.0, far: false };
+        let mut timings =
+            Self { plain: None, rows: [1.0; 5], timed: false, step, at_once: false, waiting: 0.0, far: false };
         timings.set_rows(8, 1.5);
         timings
     }

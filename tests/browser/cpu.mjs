@@ -21,6 +21,14 @@ faults.reference = (_, response, [model, file]) => {
   response.writeHead(content ? 200 : 404).end(content || "");
 };
 
+/** A target with an MTP layer, and the tokenizer of the tales. */
+const MTP = new URL("../golden/drafters/qwen35-mtp/", import.meta.url);
+faults.mtp = (_, response, [, file]) => {
+  const place = file === "tokenizer.json" ? new URL("../../models/tales/target/", import.meta.url) : MTP;
+  const content = readdirSync(place).includes(file) && readFileSync(new URL(file, place));
+  response.writeHead(content ? 200 : 404).end(content || "");
+};
+
 /** More weights than a module's memory has room for. */
 const huge = synthetic({ hidden_size: 1024, vocab_size: 4096, num_hidden_layers: 24, heads: 16, head_dim: 64, intermediate_size: 20_480 });
 faults.huge = huge.answer;
@@ -120,6 +128,30 @@ export const tests = {
       }
     }
     check(found.filter(([ids], i) => ids.length === wanted[i].ids.length).length > cases.length / 2, "most texts are whole");
+  },
+
+  async "the MTP layer of a checkpoint drafts on every device, and the text is that of the model alone"() {
+    const { prompt_ids: prompt, greedy_ids: ids } = JSON.parse(readFileSync(new URL("mtp.json", MTP), "utf8")).cases[0];
+    for (const device of ["cpu", "webgpu"]) {
+      const { texts, origins, error } = await page.evaluate(
+        async ([device, prompt]) => {
+          const options = { max_new_tokens: 40, drafter: "draft_model", num_assistant_tokens_schedule: "constant" };
+          const [texts, origins] = [[], new Set()];
+          for (const use_mtp of ["auto", true, false]) {
+            const engine = await Engine.load("/mtp/target", { device, use_mtp, max_context: 128 });
+            const tokens = await engine.generate(prompt, options);
+            for await (const { origin } of tokens) origins.add(`${use_mtp}: ${origin}`);
+            texts.push((await tokens.result).token_ids);
+            engine.close();
+          }
+          return { texts, origins: [...origins].sort(), error: await failed(Engine.load(TALES, { device, use_mtp: true })) };
+        },
+        [device, prompt],
+      );
+      for (const text of texts) equal(text, ids.slice(0, 40), device);
+      equal(origins, ["auto: mtp", "auto: target", "false: target", "true: mtp", "true: target"], device);
+      equal([error.code, error.detail.option], ["bad-option", "use_mtp"]);
+    }
   },
 
   async "whoever drafts the text is the same"() {

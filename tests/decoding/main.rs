@@ -7,6 +7,7 @@ mod growth;
 mod lossless;
 mod mtp;
 mod overlap;
+mod pard;
 mod prefill;
 mod range;
 mod recovery;

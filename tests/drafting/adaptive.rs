@@ -173,7 +173,7 @@ fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     let rows = [1.0, rows[0], rows[1], rows[2], rows[3]];
     let step = guess * world.step * disturbed(1) / plain;
     let waiting = f64::max((1.0 + world.host) * disturbed(20) / plain - 1.0, 0.0);
-    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting, far: false })
+    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, at_once: false, waiting, far: false })
 }
 
 /// Returns the time of a text and the state of the drafter after it.
@@ -657,7 +657,7 @@ fn far(way: f64, length: usize, drafts: Option<(f64, f64)>, lookup: Option<(f64,
     let name = ("server", "flat", 0.1, "");
     let world = World { name, drafts, step: 0.1, verify: FLAT, lookup, prompt: 20, host: way, far: true };
     let rows = [1.0, 2.0, 4.0, 8.0, 16.0].map(FLAT);
-    let told = Told { plain: Some(0.02), rows, timed: true, step: world.step, waiting: way, far: true };
+    let told = Told { plain: Some(0.02), rows, timed: true, step: world.step, at_once: false, waiting: way, far: true };
     let (mut time, mut streamed) = (0.0, 0.0);
     for seed in 0..8 {
         let text = Text { world, length, seed };

@@ -107,8 +107,8 @@ impl Matrix {
 
 // ---- embed ----
 
-/// Dimensions of an embedding of tokens after its scale: no factor, rows are not added, the table is of tokens.
-const TOKENS: [u32; 3] = [0x3f80_0000, 0, 0];
+/// Dimensions of an embedding of tokens after its scale: no factor, rows are not added, the table is of tokens, and the mask token.
+const TOKENS: [u32; 4] = [0x3f80_0000, 0, 0, 0];
 
 #[test]
 fn embed_copies_rows_exactly() {
@@ -122,11 +122,14 @@ fn embed_copies_rows_exactly() {
             let table = Matrix::new(dtype, &lab.random.values(input, vocab * width), width);
             let scale = lab.random.pick(&[1.0f32, 0.5, 24.0, 1.1]);
             let token = lab.random.below(5);
-            let ids: Vec<_> = (0..rows).map(|_| lab.random.below(vocab) as u32).collect();
+            let mut ids: Vec<_> = (0..rows).map(|_| lab.random.below(vocab) as u32).collect();
+            let round = lab.input(cast_slice(&[&vec![u32::MAX; token], &ids[..]].concat()));
+            // The last rows read the mask token, which is the first one.
+            let masks = lab.random.below(rows);
+            ids[rows - masks..].fill(0);
             let want = reference::embed(&table.values, width, &ids, scale);
             let x = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
-            let step = lab.step_of([9, rows, token, 0], StatePass::default());
-            let round = lab.input(cast_slice(&[&vec![u32::MAX; token], &ids[..]].concat()));
+            let step = lab.masked_step([9, rows, token], masks);
             // The table in two pieces, as if a binding were too small for it.
             let cut = vocab / 2;
             for (first, end) in [(0, cut), (cut, vocab)].into_iter().filter(|(first, end)| first < end) {
@@ -172,7 +175,7 @@ fn embed_adds_rows_of_positions_or_of_tokens() {
             let cut = count / 2;
             for (from, end) in [(0, cut), (cut, count)].into_iter().filter(|(from, end)| from < end) {
                 let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
-                let rest = [f32::to_bits(scale), factor.to_bits(), 1, u32::from(positions)];
+                let rest = [f32::to_bits(scale), factor.to_bits(), 1, u32::from(positions), 0];
                 let dims = lab.uniform(&[&table.dims()[..], &sizes, &rest].concat());
                 let piece = lab.input(&table.piece(from..end));
                 let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];

@@ -29,8 +29,8 @@ struct Chooser {
     stream: u32,
     draft_stride: usize,
     draft_vocab: usize,
-    /// Position, rows, token, logit_row, out, draft_row, slot, base, save_slot, save_at, missed, lead.
-    step: [u32; 12],
+    /// Position, rows, token, logit_row, out, draft_row, slot, base, save_slot, save_at, masks, missed, lead.
+    step: [u32; 13],
     round: Vec<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Chooser {
             stream: 0,
             draft_stride: 0,
             draft_vocab: 0,
-            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0, 0, 0, 0, u32::MAX, 0, 0],
+            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0, 0, 0, 0, u32::MAX, 0, 0, 0],
             round: vec![UNTOUCHED; ROUND],
         }
     }
@@ -450,7 +450,7 @@ fn sample_takes_the_lowest_of_the_largest() {
         for advance in [0, 1] {
             let rows = if advance == 1 { 1 } else { rows };
             let save_at = if case == 0 { u32::MAX } else { 99 };
-            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0, 3, 50, 1, save_at, 2, 1];
+            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0, 3, 50, 1, save_at, 0, 2, 1];
             let chooser = Chooser { step, advance, ..Chooser::new(vocab, stride, 0, rows) };
             let [after, round] = chooser.choose(&lab, Noise::None, &logits, rows);
             let mut ids = chooser.round.clone();
@@ -458,7 +458,7 @@ fn sample_takes_the_lowest_of_the_largest() {
             assert_eq!(round, ids, "{vocab} {input:?}");
             // The next pass: one row, after this one, whose token is the sampled one. It starts from the saved state and saves none.
             let [slot, base] = if case == 0 { [3, 50] } else { [1, 99] };
-            let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1, slot, base, 1, u32::MAX, 2, 1];
+            let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1, slot, base, 1, u32::MAX, 0, 2, 1];
             assert_eq!(after, if advance == 1 { next } else { step });
         }
     }
@@ -498,7 +498,7 @@ fn noise_is_that_of_the_twin() {
         let noise = |row: usize, id: usize| -exponential(SEED, stream, decided(row), id as u32).ln();
         let want = reference::sample(&logits, vocab, vocab, noise);
         let mut chooser = Chooser { stream, ..Chooser::new(vocab, stride(vocab), position, rows) };
-        chooser.step[11] = lead;
+        chooser.step[12] = lead;
         let input = lab.input(cast_slice(&padded(&logits, vocab)));
         let [_, round] = chooser.choose(&lab, Noise::Gumbel, &input, rows);
         for (row, (&found, want)) in round[IDS..].iter().zip(want).enumerate() {
@@ -545,10 +545,11 @@ fn follow_equals_its_twin() {
         let rows = drafted as u32 + 1;
         let saves = case % 3 > 0;
         let save_at = if saves { position as u32 } else { u32::MAX };
-        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, save_at, 0, 0]);
+        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, save_at, 0, 0, 0]);
         let (missed, lead) = (1 + lab.random.below(PENDING) as u32 * (case / 2 % 2), case / 4 % 2);
-        let (missed, lead) = if has_draft_step { (missed, lead) } else { (0, 0) };
-        let before = if has_draft_step { [9, 0, 20, 3, 21, 5, 1, 7, 1, u32::MAX, missed, lead] } else { [0; 12] };
+        let (missed, lead, masks) = if has_draft_step { (missed, lead, case / 8 % 4) } else { (0, 0, 0) };
+        let before =
+            if has_draft_step { [9, 0, 20, 3, 21, 5, 1, 7, 1, u32::MAX, masks, missed, lead] } else { [0; 13] };
         let draft_step = lab.output(&before);
         // Counts of the generated tokens, which are the last half.
         let mut counts = vec![0u32; vocab];
@@ -579,12 +580,13 @@ fn follow_equals_its_twin() {
         let at = (position + accepted + 1) as u32;
         // Rounds save states in slots 0 to 2 in turn. A round that saved none is continued from the state that it started from.
         let states = if saves { [2, position as u32, 0, at] } else { [3, 2, 0, at] };
-        let next = [at, rows, PENDING as u32, 0, IDS as u32, 0].into_iter().chain(states).chain([0, 0]);
+        let next = [at, rows, PENDING as u32, 0, IDS as u32, 0].into_iter().chain(states).chain([0; 3]);
         assert_eq!(lab.read(&step), next.collect::<Vec<_>>(), "case {case}");
         let first = at - missed - lead;
         let states = if has_draft_step { [1, 7, 2, first] } else { [0, 0, 1, first] };
-        let next = [first, missed + 1, PENDING as u32 - missed, missed, DRAFTS as u32, 0].into_iter().chain(states);
-        assert_eq!(lab.read(&draft_step), next.chain([missed, lead]).collect::<Vec<_>>(), "case {case}");
+        let next =
+            [first, missed + 1 + masks, PENDING as u32 - missed, missed, DRAFTS as u32, 0].into_iter().chain(states);
+        assert_eq!(lab.read(&draft_step), next.chain([masks, missed, lead]).collect::<Vec<_>>(), "case {case}");
     }
 }
 

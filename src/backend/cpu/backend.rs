@@ -75,6 +75,8 @@ impl Backend for CpuBackend {
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
+        // A copy has no hidden states of the target.
+        self.read_due(self.capacity())?;
         self.settle().await?;
         let copy = |model: &mut CpuModel, positions| {
             model.layers().iter().map(|layer| layer.copy(positions)).collect::<Vec<_>>()

@@ -45,7 +45,7 @@ impl CpuBackend {
     }
 
     /// Lets the draft model read the hidden states that a pass of `rows` rows would replace.
-    fn read_due(&mut self, rows: usize) -> Result<()> {
+    pub(super) fn read_due(&mut self, rows: usize) -> Result<()> {
         let Some(model) = &mut self.draft else { return Ok(()) };
         while let Some((position, chunk)) = self.drafting.due(&self.cached, rows) {
             let states = self.drafting.chunk(position, chunk.len());
@@ -65,15 +65,14 @@ impl CpuBackend {
             false => (self.target.blueprint().spec.vocab_size, &self.sampling, self.constraint.as_ref()),
         };
         let (mut text, mut logits) = ([&self.cached[..], &[pending]].concat(), Vec::new());
-        let step = async |position, tokens: &[u32], states| {
-            let last = tokens.len() - 1;
-            let mut row = model.forward(tokens, position, states, last..last + 1)?.row(0).to_vec();
+        let mut choose_next = |row: &[f32], position: usize| {
+            let mut row = row.to_vec();
             row.truncate(vocab);
             if let Some(constraint) = constraint {
                 mask(&mut row, &constraint.borrow_mut().masks(&text, &[])?);
             }
             let (id, confident) = choose_draft(&mut row, sampling, &text)
-                .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: position + last })?;
+                .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position })?;
             let goes_on = match constraint {
                 Some(constraint) => constraint.borrow_mut().goes_on(&text, id)?,
                 None => true,
@@ -82,7 +81,24 @@ impl CpuBackend {
             text.push(id);
             Ok((id, confident && goes_on))
         };
-        let drafted = self.drafting.draft_tokens(&self.cached, pending, [count, room], step).await?;
+        let drafted = match self.drafting.mask() {
+            Some(mask) => {
+                let guess = async |position, tokens: &[u32], states, count| {
+                    let (last, masks) = (tokens.len() - 1, vec![mask; count - 1]);
+                    let rows = model.forward(&[tokens, &masks].concat(), position, states, last..last + count)?;
+                    (0..count).map(|row| choose_next(rows.row(row), position + last + row)).collect()
+                };
+                self.drafting.guess_tokens(&self.cached, pending, [count, room], guess).await?
+            }
+            None => {
+                let step = async |position, tokens: &[u32], states| {
+                    let last = tokens.len() - 1;
+                    let rows = model.forward(tokens, position, states, last..last + 1)?;
+                    choose_next(rows.row(0), position + last)
+                };
+                self.drafting.draft_tokens(&self.cached, pending, [count, room], step).await?
+            }
+        };
         if translated {
             logits.clear();
         }

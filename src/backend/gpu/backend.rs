@@ -141,6 +141,8 @@ impl Backend for GpuBackend {
     }
 
     async fn copy_kv(&mut self) -> Result<Box<dyn Any>> {
+        // A copy has no hidden states of the target.
+        self.read_due(self.capacity()).await?;
         self.settle().await?;
         let target = self.target.copy_kv(self.cached.len()).await?;
         let draft = match &self.draft {

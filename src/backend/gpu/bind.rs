@@ -180,6 +180,7 @@ impl<'a> Binder<'a> {
                         factor: of.factor(),
                         adds: u32::from(of != Table::Tokens),
                         positions: u32::from(of == Table::Positions),
+                        mask: spec.mask_token.unwrap_or(0),
                     };
                     Lowered {
                         choice: KernelChoice::Always(Kernel::Embed(piece.format())),

@@ -18,9 +18,11 @@ impl GpuBackend {
     pub(super) fn set_draft_step(&self, plan: &DraftPlan) {
         let Some(model) = &self.draft else { return };
         let missed = plan.missed();
+        let masks = if self.drafting.mask().is_some() { plan.steps - 1 } else { 0 };
         let step = Step {
             position: (plan.position - missed) as u32,
-            rows: (missed + 1) as u32,
+            rows: (missed + 1 + masks) as u32,
+            masks: masks as u32,
             token: (PENDING - missed) as u32,
             logit_row: missed as u32,
             out: DRAFTS as u32,
@@ -41,12 +43,18 @@ impl GpuBackend {
         positions: Positions,
         steps: usize,
     ) {
+        if self.drafting.mask().is_some() {
+            let at = positions.start() - missed..=positions.end() - missed;
+            model.record_body(recorder, missed + steps, &at);
+            model.record_head(recorder, steps);
+            return self.sampler.record_draft(recorder, steps);
+        }
         let (mut before, mut after, mut rows) = (missed, 0, missed + 1);
         for _ in 0..steps {
             let at = positions.start() + after - before..=positions.end() + after - before;
             model.record_body(recorder, rows, &at);
             model.record_head(recorder, 1);
-            self.sampler.record_draft(recorder);
+            self.sampler.record_draft(recorder, 1);
             (before, after, rows) = (0, after + 1, 1);
         }
     }
@@ -64,8 +72,9 @@ impl GpuBackend {
         let mut blocks: Vec<u32> = self.target.blocks(shape.rows(), position).collect();
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
             let position = position - self.drafting.lead();
-            blocks.extend(model.blocks(missed + 1, position - missed));
-            blocks.extend((1..steps).flat_map(|step| model.blocks(1, position + step)));
+            let (first, others) = if self.drafting.mask().is_some() { (steps, 1) } else { (1, steps) };
+            blocks.extend(model.blocks(missed + first, position - missed));
+            blocks.extend((1..others).flat_map(|step| model.blocks(1, position + step)));
         }
         ShapeKey { shape, blocks }
     }
@@ -190,9 +199,10 @@ impl GpuBackend {
         let draft_end = if shape.steps > 0 { positions.end() + shape.steps } else { 0 };
         let draft_room = self.draft.as_ref().map_or(0, GpuModel::room);
         let has_room = positions.end() + rows <= self.target.room() && draft_end <= draft_room;
+        let fits = self.draft.as_ref().is_none_or(|draft| missed + steps <= draft.max_rows());
         let is_early = *positions.start() < missed + self.drafting.lead();
         let is_due = self.drafting.due(&self.cached, 2 * rows).is_some();
-        if !flight.repeats || !has_room || is_early || is_due {
+        if !flight.repeats || !has_room || !fits || is_early || is_due {
             return false;
         }
         if self.readbacks[readback].is_due() && self.renew_readback(readback).is_err() {

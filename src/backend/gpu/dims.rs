@@ -27,6 +27,8 @@ pub struct Step {
     pub save_slot: u32,
     /// Tokens before the state to save; [`UNSAVED`]: none is saved.
     pub save_at: u32,
+    /// Last rows, which read the mask token.
+    pub masks: u32,
     /// Tokens before the pending one that a draft reads again if its round is submitted ahead.
     pub missed: u32,
     /// Positions between a row and the token that it reads: 0, or 1 for an MTP layer.
@@ -197,6 +199,7 @@ pub(super) struct EmbedDims {
     pub factor: f32,
     pub adds: u32,
     pub positions: u32,
+    pub mask: u32,
 }
 
 /// `NormDims` in `shaders/lib/norm.wgsl`.

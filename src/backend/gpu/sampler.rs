@@ -55,6 +55,11 @@ pub(super) struct Recipe {
     pub translated: bool,
 }
 
+/// Returns true if the model guesses several tokens in one pass.
+fn guesses_at_once(model: &GpuModel) -> bool {
+    model.spec().mask_token.is_some()
+}
+
 impl Recipe {
     pub fn for_sampling(sampling: &Sampling, masked: bool, translated: bool) -> Self {
         // A greedy choice needs no filter: the largest logit always remains.
@@ -99,15 +104,15 @@ impl Sampler {
         let vocab = target.spec().vocab_size as u32;
         let stride = |model: &GpuModel| logits_stride(model.spec().vocab_size) as u32;
         let draft_vocab = draft.map_or(0, |draft| draft.spec().vocab_size as u32);
-        let dims = |model: &GpuModel, advance, stream, draft_stride| SampleDims {
+        let dims = |model: &GpuModel, drafts: bool, stream, draft_stride| SampleDims {
             // Without translation, the draft model must not choose ids that the target lacks.
             vocab: match model.spec().vocab_size as u32 {
-                own if advance == 1 && recipe.translated => own,
+                own if drafts && recipe.translated => own,
                 own => vocab.min(own),
             },
             stride: stride(model),
             drafts: DRAFTS as u32,
-            advance,
+            advance: u32::from(drafts && !guesses_at_once(model)),
             stream,
             draft_stride,
             draft_vocab,
@@ -115,9 +120,9 @@ impl Sampler {
         };
         let draft_stride = draft.map_or(0, stride);
         let mut uniforms = Uniforms::default();
-        let verify = uniforms.add(&[dims(target, 0, stream::TARGET, 0)]);
-        let verify_drafted = uniforms.add(&[dims(target, 0, stream::TARGET, draft_stride)]);
-        let drafting = draft.map(|draft| uniforms.add(&[dims(draft, 1, own, 0)]));
+        let verify = uniforms.add(&[dims(target, false, stream::TARGET, 0)]);
+        let verify_drafted = uniforms.add(&[dims(target, false, stream::TARGET, draft_stride)]);
+        let drafting = draft.map(|draft| uniforms.add(&[dims(draft, true, own, 0)]));
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
         let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
         let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
@@ -197,7 +202,11 @@ impl Sampler {
             };
         let drafted = draft.zip(draft_look.as_ref());
         let by_model = drafted.zip(drafting);
-        let by_model = by_model.map(|((draft, look), block)| bind(draft, look, block, recipe.of_draft(), None));
+        let by_model = by_model.map(|((draft, look), block)| {
+            let own = recipe.of_draft();
+            // The tokens before a row are not chosen yet.
+            bind(draft, look, block, Recipe { adjust: own.adjust && !guesses_at_once(draft), ..own }, None)
+        });
         Ok(Self {
             recipe,
             verify: bind(target, &look, verify, recipe, None),
@@ -217,9 +226,9 @@ impl Sampler {
         record(nodes, recorder, rows);
     }
 
-    /// Records the choice of a draft token, which the next pass reads.
-    pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
-        record(&self.draft, recorder, 1);
+    /// Records the choice of draft tokens; a single one is read by the next pass.
+    pub fn record_draft(&self, recorder: &mut Recorder<'_>, rows: usize) {
+        record(&self.draft, recorder, rows);
     }
 }
 
