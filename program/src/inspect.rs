@@ -2,7 +2,7 @@
 
 use super::files::tales;
 use super::options::CapacityFlags;
-use super::reading::reading;
+use super::reading::{mtp_layer, reading};
 use super::{Failure, print_json};
 use foretoken::LoadOptions;
 use foretoken::internals::files::{self, Place};
@@ -33,6 +33,8 @@ struct InspectReport {
     #[serde(flatten)]
     inspection: Inspection,
     spec: ModelSpec,
+    /// MTP layer of the checkpoint.
+    mtp: Option<ModelSpec>,
     unsplit: Vec<Unsplit>,
     dispatches_per_layer: usize,
     /// Reason why there is no device.
@@ -71,12 +73,14 @@ impl InspectReport {
         let files = ModelFiles::open(source, options).await?;
         let gpu = Gpu::open(&GpuOptions::default()).await;
         let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
+        let mtp = files.blueprint.spec.mtp(|tensor| files.checkpoint.weights().contains(tensor));
         let blueprint = files.blueprint;
         Ok(Self {
             inspection,
             unsplit: blueprint.unsplit().map(|(what, bytes)| Unsplit { what, bytes }).into(),
             dispatches_per_layer: blueprint.plan.dispatches_per_layer(),
             device_error: gpu.err().map(|error| error.to_string()),
+            mtp,
             plan: blueprint.plan.to_string().lines().map(str::to_owned).collect(),
             spec: blueprint.spec,
         })
@@ -98,7 +102,8 @@ impl fmt::Display for InspectReport {
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
-        for (title, line) in reading(spec) {
+        let drafting = self.mtp.iter().flat_map(mtp_layer);
+        for (title, line) in reading(spec).into_iter().chain(drafting) {
             writeln!(f, "{title:<11} {line}")?;
         }
         writeln!(f, "files       {}", Bytes(*download_bytes))?;

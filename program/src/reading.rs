@@ -5,6 +5,12 @@ use foretoken::internals::model::{
     RopeScaling, RopeSpec,
 };
 
+/// Describes the MTP layer of a model.
+pub(super) fn mtp_layer(spec: &ModelSpec) -> Vec<(&'static str, String)> {
+    let of_layer = |layer: &LayerSpec| format!("by an MTP layer with {}, {}", mixer(layer), mlp(spec, layer));
+    spec.layers.iter().map(|layer| ("drafting", of_layer(layer))).collect()
+}
+
 /// Returns lines of title and text.
 pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let biases = |there, of: &str| if there { format!("biases of {of}") } else { format!("no biases of {of}") };
@@ -38,6 +44,9 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
             let numbers = of_layers(spec, |other| other == layer);
             lines.push(("layers", format!("{count} with {}, {}; {numbers}", mixer(layer), mlp(spec, layer))));
         }
+    }
+    if let Some(mask) = spec.mask_token {
+        lines.push(("drafting", format!("several tokens in one pass, at rows that read token {mask}")));
     }
     let mut attention = vec![
         format!("scores times {}", spec.attention_scale),

@@ -44,7 +44,7 @@ impl Blueprint {
     /// # Errors
     /// As [`Self::new`].
     pub fn take_mtp<S: Source>(&mut self, weights: &Weights<S>, wanted: WeightDtype) -> Result<Option<Self>> {
-        let Some(spec) = self.spec.mtp().filter(|layer| weights.contains(&layer.mtp_mark())) else { return Ok(None) };
+        let Some(spec) = self.spec.mtp(|tensor| weights.contains(tensor)) else { return Ok(None) };
         let layer = Self::new(spec, weights, self.capacity, wanted)?;
         self.spec.hidden_states = HiddenStates::Kept;
         self.plan = Plan::new(&self.spec);

@@ -371,21 +371,13 @@ impl ModelSpec {
         name.replace("{i}", &layers.to_string())
     }
 
-    /// Returns the name of the tensor by which a checkpoint shows that it has an MTP layer.
-    pub fn mtp_mark(&self) -> String {
-        self.mtp_tensor(self.naming.mtp().fc) + ".weight"
-    }
-
-    /// Returns the MTP layer that the model's checkpoint may have; `None`: none has one.
-    pub fn mtp(&self) -> Option<Self> {
+    /// Returns the MTP layer of the model's checkpoint; `None`: it has none. `contains(tensor)`: true if the checkpoint has it.
+    pub fn mtp(&self, contains: impl FnOnce(&str) -> bool) -> Option<Self> {
+        let mark = self.mtp_tensor(self.naming.mtp().fc) + ".weight";
         let layer = self.layers.iter().rev().find(|layer| layer.attention().is_some())?;
         let hidden_states = HiddenStates::Read { layers: self.layers.len() };
-        self.architecture.facts().mtp.then(|| Self {
-            layers: vec![layer.clone()],
-            hidden_states,
-            mask_token: None,
-            ..self.clone()
-        })
+        let has_one = self.architecture.facts().mtp && contains(&mark);
+        has_one.then(|| Self { layers: vec![layer.clone()], hidden_states, mask_token: None, ..self.clone() })
     }
 
     /// Returns what is added to the mean square of a projection to a layer's input. The norm is that of the projection times

@@ -69,11 +69,18 @@ pub fn with_head_of_integers(folder: &Path) -> InMemory {
     })
 }
 
-/// Makes weights so large that no logit is finite. Weights that are not finite themselves are refused on loading.
-pub fn overflowing(folder: &Path) -> InMemory {
+/// Removes a tensor.
+pub fn without(folder: &Path, name: &str) -> InMemory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
-        let name = "model.layers.0.mlp.down_proj.weight";
+        safetensors::serialize(tensors.tensors().into_iter().filter(|(other, _)| other != name), None).unwrap()
+    })
+}
+
+/// Makes the weights of a tensor so large that no logit is finite. Weights that are not finite themselves are refused on loading.
+pub fn overflowing(folder: &Path, name: &str) -> InMemory {
+    altered(folder, "model.safetensors", |bytes| {
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let shape = tensors.tensor(name).unwrap().shape().to_vec();
         let largest: Vec<u8> = f32::MAX.to_le_bytes().repeat(shape.iter().product());
         let mut views: Vec<_> = tensors.tensors().into_iter().filter(|(other, _)| other != name).collect();

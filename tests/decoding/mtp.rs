@@ -1,5 +1,6 @@
 //! MTP layers as drafters: their drafts are those of vLLM's arithmetic, on every device.
 
+use common::altered::{overflowing, without};
 use common::scenario::Scenario;
 use common::{capacity, gpu, gpus, mtp_backends, path, run, tempfile};
 use foretoken::internals::backend::{Backend, Device};
@@ -7,7 +8,7 @@ use foretoken::internals::model::Capacity;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::target::{Draft, run_round};
-use foretoken::internals::weights::Folder;
+use foretoken::internals::weights::{Folder, InMemory};
 use foretoken::{DrafterChoice, GenerateOptions, LoadOptions, Origin, Prompt, ResponseFormat, Schedule, Stats, UseMtp};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -212,4 +213,28 @@ fn a_session_uses_the_layer_unless_it_is_told_not_to() {
     assert!(missing.to_string().contains("has no MTP layer"), "{missing}");
     let both = run(Session::load(&gpu, files(), Some(tales), &must, &mut |_, _| ())).err().unwrap();
     assert!(both.to_string().contains("with an assistant model"), "{both}");
+}
+
+/// A layer whose guesses are no numbers, or that is incomplete, costs its drafts and a warning, never the text.
+#[test]
+fn a_broken_layer_costs_a_warning_and_never_the_text() {
+    let folder = folder();
+    let options = GenerateOptions::new()
+        .max_new_tokens(30)
+        .drafter(DrafterChoice::DraftModel)
+        .num_assistant_tokens_schedule(Schedule::Constant);
+    let prompt = Prompt::Tokens(cases()[2].prompt.clone());
+    let overflowing = overflowing(folder.path(), "mtp.layers.0.mlp.down_proj.weight");
+    let incomplete = without(folder.path(), "mtp.norm.weight");
+    for (source, warning) in [(overflowing, "without the draft model"), (incomplete, "the MTP layer is not used")] {
+        for device in [Device::from(&gpu()), Device::cpu()] {
+            let load = LoadOptions::new();
+            let mut session =
+                run(Session::load(device, source.clone(), None::<InMemory>, &load, &mut |_, _| ())).unwrap();
+            let found = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!(found.token_ids, cases()[2].text[..30]);
+            let warnings = &found.stats.warnings;
+            assert!(warnings.iter().any(|found| found.contains(warning)), "{warnings:?}");
+        }
+    }
 }

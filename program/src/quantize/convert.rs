@@ -30,7 +30,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     if spec.architecture.called(Naming::Gguf).is_empty() {
         return bad_config("model_type", "llama.cpp has no such architecture, so a GGUF file cannot hold it".into());
     }
-    let mtp = spec.mtp().filter(|layer| weights.contains(&layer.mtp_mark()));
+    let mtp = spec.mtp(|tensor| weights.contains(tensor));
     let mtp_layers = mtp.iter().flat_map(|layer| layer.layers.clone());
     let layers = spec.layers.iter().cloned().chain(mtp_layers).collect();
     facts::put(&ModelSpec { layers, ..spec.clone() }, &mut header);

@@ -91,7 +91,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
 
 fn matrices(config: &[u8]) -> Result<BTreeSet<String>> {
     let spec = parse_config(config, None)?;
-    let plans = [Some(Plan::new(&spec)), spec.mtp().map(|layer| Plan::new(&layer))];
+    let plans = [Some(Plan::new(&spec)), spec.mtp(|_| true).map(|layer| Plan::new(&layer))];
     let matrices = plans.into_iter().flatten().flat_map(|plan| plan.matrices);
     let matrices = matrices.filter(|matrix| !matrix.layout.transposed && !matrix.is_router);
     let parts = matrices.flat_map(|matrix| matrix.layout.parts);
