@@ -91,6 +91,8 @@ export type ChatOptions = {
   tool_choice?: ToolChoice | null;
   /** whether an answer may have several; true by default */
   parallel_tool_calls?: boolean | null;
+  /** how long gpt-oss thinks; other models have variables of their templates for it, given as `chat_template_kwargs` */
+  reasoning_effort?: "low" | "medium" | "high" | null;
 };
 
 type NeutralOptions = { [name in keyof typeof NEUTRAL]?: (typeof NEUTRAL)[name][number] | null };
@@ -113,7 +115,6 @@ const NEUTRAL = {
   function_call: ["none", "auto"],
   functions: [[]],
   modalities: [["text"]],
-  reasoning_effort: [],
   verbosity: ["medium"],
   web_search_options: [],
 } as const;
@@ -159,10 +160,17 @@ function expected(prediction: NonNullable<ChatOptions["prediction"]>) {
   return parts.map(({ text }) => text).join("");
 }
 
+/** Returns the variables of the chat template that set the effort. */
+function effort({ reasoningFormat }: Engine, value: string, variables?: Readonly<Record<string, unknown>>) {
+  const levels = reasoningFormat === "harmony" ? ["low", "medium", "high"] : [];
+  if (!levels.includes(value)) throw badOption("reasoning_effort", value, levels.join(" or ") || "null; see chat_template_kwargs");
+  return { reasoning_effort: value, ...variables };
+}
+
 /** @param request the signal is the second argument, as in OpenAI's library */
 export async function complete(engine: Engine, body: ChatRequest & { stream?: boolean | null }, request?: RequestOptions | null) {
   const { messages, model = "foretoken", stream = false, stream_options, n = 1, ...rest } = meant(body ?? {});
-  const { max_tokens, max_completion_tokens = max_tokens, stop, prediction, tool_choice, parallel_tool_calls, ...others } = rest;
+  const { max_tokens, max_completion_tokens = max_tokens, stop, prediction, tool_choice, parallel_tool_calls, reasoning_effort, ...others } = rest;
   const prompt = copy(messages);
   const options: GenerateOptions = { signal: request?.signal, ...others };
   const toolbox = rest.tools !== undefined || tool_choice !== undefined ? await onDemand(import("./tools.js")) : null;
@@ -179,6 +187,7 @@ export async function complete(engine: Engine, body: ChatRequest & { stream?: bo
   const isOpen = reasoningFormat === "think" && !!answers && !options.response_format && (await answers.endsInThought(engine, prompt, options));
   const newReader = () => (answers ? new answers.AnswerReader({ toolFormat, reasoningFormat, isOpen, tools: known, most }) : AS_IT_IS);
   if (prediction !== undefined) options.prediction = expected(prediction);
+  if (reasoning_effort !== undefined) options.chat_template_kwargs = effort(engine, reasoning_effort, options.chat_template_kwargs);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();
   const head = { id: `chatcmpl-${crypto.getRandomValues(new Uint32Array(4)).join("")}`, created: Math.floor(Date.now() / 1000), model };

@@ -207,8 +207,9 @@ faults.calling = (_, response, rest) => {
   const format = rest.shift();
   if (!/^tokenizer(_config)?\.json$/.test(rest.at(-1))) return;
   const text = readFileSync(new URL(`../../models/tales/draft/${rest.at(-1)}`, import.meta.url), "utf8").replaceAll('"<|im_start|>"', '"[TOOL_CALLS]"');
-  const changed =
-    rest.at(-1) === "tokenizer.json" ? {} : { chat_template: format === "think" ? TEMPLATE + WORDS.think : TEMPLATE.replace("<tool_call>", WORDS[format]) };
+  const template = format === "think" ? TEMPLATE + WORDS.think : TEMPLATE.replace("<tool_call>", WORDS[format]);
+  const effort = format === "harmony" ? 'Reasoning: {{ reasoning_effort or "medium" }}\n' : "";
+  const changed = rest.at(-1) === "tokenizer.json" ? {} : { chat_template: effort + template };
   response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ ...JSON.parse(text), ...changed }));
 };
 let page;
@@ -491,6 +492,26 @@ export const tests = {
       );
       if (format.startsWith("mistral")) equal(logprobs.content[0].token, "[TOOL_CALLS]", "the first token");
     }
+  },
+
+  async "the effort of gpt-oss is a variable of its template; other models have none"() {
+    page ??= await open();
+    const { texts, refused, unknown } = await page.evaluate(async () => {
+      const body = { messages: [{ role: "user", content: "The weather?" }], max_tokens: 12 };
+      const engine = await Engine.load("/calling/harmony/models/tales/draft", { device: "cpu", max_context: 1024 });
+      const write = async (more) => (await engine.chat.completions.create({ ...body, ...more })).choices[0].message;
+      const high = { reasoning_effort: "high" };
+      const texts = [await write(high), await write({ chat_template_kwargs: high }), await write({ reasoning_effort: "low" }), await write({})];
+      const refused = await failed(write({ reasoning_effort: "none" }));
+      engine.close();
+      const other = await Engine.load("/calling/think/models/tales/draft", { device: "cpu", max_context: 1024 });
+      const unknown = await failed(other.chat.completions.create({ ...body, ...high }));
+      other.close();
+      return { texts: texts.map((text) => JSON.stringify(text)), refused, unknown };
+    });
+    equal(texts[0], texts[1], "as a variable");
+    check(new Set(texts).size === 3, texts.join("\n"));
+    for (const { code, detail } of [refused, unknown]) equal([code, detail.option], ["bad-option", "reasoning_effort"]);
   },
 
   async "thoughts are apart from content, also where the prompt begins them, but not where a grammar leaves no room"() {
