@@ -19,6 +19,7 @@ const PAGES = {
   "docs/csp.md": ["csp", "CSP"],
   "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],
   "docs/program.md": ["program", "The program"],
+  "docs/library.md": ["library", "The library"],
   "docs/peers.md": ["peers", "Compared with other engines"],
   "www/api.ts": ["reference", "Reference"],
   "docs/statistics.md": ["statistics", "Statistics"],

@@ -21,7 +21,6 @@ fn is_known(token: u32) -> bool {
     return token < dims.vocab;
 }
 
-// `known`: number of tokens of the text without draft tokens.
 fn token_at(at: u32, known: u32) -> u32 {
     if (at < known) {
         return text[at];
@@ -29,7 +28,6 @@ fn token_at(at: u32, known: u32) -> u32 {
     return round[dims.drafts + at - known];
 }
 
-// Presence and frequency penalty of a token. `next`: index in `round` after the last draft token that counts.
 fn lost(token: u32, next: u32) -> f32 {
     if (sampling.frequency_penalty == 0.0 && sampling.presence_penalty == 0.0) {
         return 0.0;

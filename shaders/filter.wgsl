@@ -39,7 +39,6 @@ fn weigh(row: Row, kind: u32, i: u32) -> Element {
     return Element(at, select(weight, 0.0, at < row.floor));
 }
 
-// Of the tokens with the lowest kept logit, the number to keep. 0: all.
 fn ties(row: Row, wanted: f32, thread: u32) -> u32 {
     var count = 0.0;
     for (var i = thread; i < row.count; i += THREADS) {
@@ -53,7 +52,6 @@ fn ties(row: Row, wanted: f32, thread: u32) -> u32 {
     return workgroupUniformLoad(&kept_ties);
 }
 
-// Collects the ids of all segments, with four threads per segment. Returns their number.
 fn compact(first: u32, to: u32, thread: u32) -> u32 {
     var before = 0u;
     for (var segment = 0u; segment < segment_count(); segment++) {

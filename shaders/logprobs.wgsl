@@ -14,7 +14,6 @@ fn logprob(row: u32, token: u32) -> u32 {
     return bitcast<u32>((logit - cuts[row].top) - log(cuts[row].sum));
 }
 
-// Returns to all threads the token of a row that follows the given one, ordered by logit and then id.
 fn next_best(row: u32, logit: f32, token: u32, thread: u32) -> u32 {
     var best = dims.vocab;
     var most = REMOVED;

@@ -33,7 +33,6 @@ fn add_lanes(at: u32) -> f32 {
     return total;
 }
 
-// All threads park the lane sums of a pair of outputs. The first 8 * PART threads add and store them.
 fn finish(sums: Sums, pair: u32, part: u32, outs: u32, first_row: u32, thread: u32) {
     park_part(sums, pair * 2u, part, thread);
     park_part(sums, pair * 2u + 1u, part, PART * PITCH + thread);

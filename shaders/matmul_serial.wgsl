@@ -3,7 +3,6 @@ const THREADS = 16u;
 var<workgroup> row_scales: array<f32, ROWS>;
 var<workgroup> squares: array<f32, THREADS * ROWS>;  // sums of squares per thread
 
-// Computes the factors of the rows from `first_row` on; see lib/scales.wgsl. All threads call it.
 fn find_row_scales(first_row: u32, thread: u32) {
     if (thread < ROWS) {
         var scale = 1.0;
@@ -28,7 +27,6 @@ fn results(sums: Sums, row: u32) -> Eight {
     return Eight(eight.a * scale, eight.b * scale);
 }
 
-// Writes the sums of squares of 16 elements each, computed by two threads.
 fn leave_sums(place: Place, sixteen: u32, thread: u32) {
     workgroupBarrier();
     if (thread % 2u == 0u && place.pairs > 0u) {

@@ -29,12 +29,10 @@ fn sigmoid(x: f32) -> f32 {
     return 1.0 / (1.0 + exp(-x));
 }
 
-// Returns the result of an expert for the row that starts at `first`. The bias of sigmoids is not part of it.
 fn result_of(first: u32, expert: u32) -> f32 {
     return results[first + expert] + select(bias[expert], 0.0, dims.sigmoid == 1u);
 }
 
-// Returns the score of a result, for a softmax not yet divided by the sum.
 fn score(result: f32, largest: f32) -> f32 {
     if (dims.sigmoid == 1u) {
         return sigmoid(result);
@@ -42,7 +40,6 @@ fn score(result: f32, largest: f32) -> f32 {
     return exp(result - largest);
 }
 
-// Returns what the scores of the chosen experts are divided by.
 fn divisor(first: u32, largest: f32) -> f32 {
     var sum = 0.0;
     if (dims.normalised == 1u) {

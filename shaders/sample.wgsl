@@ -10,7 +10,6 @@ fn logit_of(row: u32, id: u32) -> f32 {
     return scored(logits[at / 4u][at % 4u]);
 }
 
-// Returns the best of the result so far and four more tokens.
 fn consider(so_far: Best, four: vec4f, first: u32, position: u32) -> Best {
     var best = so_far;
     for (var i = 0u; i < 4u; i++) {

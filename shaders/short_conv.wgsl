@@ -19,7 +19,6 @@ fn input(row: u32, i: u32) -> f32 {
     return projected[first] * projected[first + 2u * dims.width];
 }
 
-// Position's place in a checkpoint, counted from dims.taps - 1 places before its end; less than 0 as i32: it is in none.
 fn place(position: u32) -> i32 {
     return i32(position % CHECKPOINT + dims.taps - 1u) - i32(CHECKPOINT);
 }

@@ -20,7 +20,7 @@ const metadata = JSON.parse(run("cargo", ["metadata", "--no-deps", "--offline", 
 const packages = join(metadata.target_directory, "package");
 /** The published crates: maximum packed size in bytes, and contents. crates.io accepts 10 MB. */
 const CRATES = [
-  { name: "foretoken", most: 480_000, contents: ["README.md", "build.rs", "examples", "shaders", "src"] },
+  { name: "foretoken", most: 480_000, contents: ["build.rs", "docs", "shaders", "src"] },
   { name: "foretoken-cli", most: 80_000, contents: ["program.md", "src"] },
 ];
 const version = Object.fromEntries(metadata.packages.map(({ name, version }) => [name, version]));
@@ -41,7 +41,7 @@ for (const { name, most, contents } of CRATES)
     deepEqual([...tops].sort(), contents);
   });
 
-test("the packed crates build, examples and documentation with them; the program says how to get a model", () => {
+test("the packed crates build, documentation with them; the program says how to get a model", () => {
   for (const { name } of CRATES) {
     rmSync(packed(name), { recursive: true, force: true });
     // With current modification times: the archive's never change, and cargo compares them.
@@ -52,7 +52,7 @@ test("the packed crates build, examples and documentation with them; the program
   const library = packed("foretoken");
   // Compiled but not run: they run in the checkout, which has the models.
   run("cargo", ["test", "--doc", "--locked", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], library);
-  run("cargo", ["build", "--locked", "--examples", ...common], library);
+  run("cargo", ["build", "--locked", ...common], library);
   // The library that was just packed, in place of the one that is published.
   run("cargo", ["build", ...common, "--config", `patch.crates-io.foretoken.path=${JSON.stringify(library)}`], packed("foretoken-cli"));
   const program = `foretoken${process.platform === "win32" ? ".exe" : ""}`;

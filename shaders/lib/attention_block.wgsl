@@ -1,6 +1,5 @@
 const APART = FOURS;  // distance between the four positions
 
-// Computes the scores of position t of the block and of the positions 64, 128 and 192 after it.
 fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, t: u32, is_long: bool) {
     let k = head_index(kv_head, block * BLOCK) + t * 4u;
     var s0 = Scores();
@@ -24,7 +23,6 @@ fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, t: u32, is_long
     leave_all_scores(s0, s1, s2, s3, first, t, vec4u(0u, 1u, 2u, 3u) * APART + (block * BLOCK + t));
 }
 
-// Writes tops and sums to workgroup memory, and the values of each strip for `block_values`.
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     let width = heads.head_dim / 4u;
     // Number of positions in the block that the last of these rows may see.
@@ -58,7 +56,6 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     workgroupBarrier();
 }
 
-// Returns elements 4c..4c+4 of vector n's block values: the strips, added in order.
 fn block_values(n: u32, c: u32) -> vec4f {
     let width = heads.head_dim / 4u;
     var total = vec4f();

@@ -1,4 +1,3 @@
-// Computes the scores of eight neighbouring positions of the block.
 fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, eight: u32) {
     let k = head_index(kv_head, block * BLOCK) + eight * 32u;
     var s0 = Scores();
@@ -26,13 +25,11 @@ fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, eight: u32) {
     leave_all_scores(s4, s5, s6, s7, first, eight * 2u + 1u, position + 4u);
 }
 
-// Loads four elements each of the values of four positions.
 fn load_values(v: u32, position: vec4u) -> mat4x4f {
     let at = v + position * heads.head_dim;
     return mat4x4f(kv_load(at.x), kv_load(at.y), kv_load(at.z), kv_load(at.w));
 }
 
-// Writes tops, sums and values to workgroup memory.
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     // Number of positions in the block that the last of these rows may see.
     let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
@@ -62,7 +59,6 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     workgroupBarrier();
 }
 
-// Returns elements 4c..4c+4 of vector n's block values.
 fn block_values(n: u32, c: u32) -> vec4f {
     return shares[n * PLACES + c];
 }

@@ -44,7 +44,6 @@ fn conv_input(position: i32, i: u32, channel: u32, saved: u32) -> f32 {
     return states[saved + (u32(position) + dims.taps - 1u - step.base) * CHANNELS + channel];
 }
 
-// Result of the convolution at a position, after SiLU.
 fn convolved(position: u32, i: u32, channel: u32, saved: u32) -> f32 {
     var sum = conv_bias[i];
     for (var tap = 0u; tap < min(dims.taps, arrayLength(&weights)); tap += 1u) {
@@ -54,7 +53,6 @@ fn convolved(position: u32, i: u32, channel: u32, saved: u32) -> f32 {
     return sum / (1.0 + exp(-sum));
 }
 
-// Number among the inputs of a workgroup's channel: q and k of its head, then v. A thread's only channel of v is that of its column.
 fn input_of(channel: u32, key_head: u32, value: u32) -> u32 {
     let all_keys = dims.key_heads * KEY_DIM;
     let key = channel / KEY_DIM * all_keys + key_head * KEY_DIM + channel % KEY_DIM;

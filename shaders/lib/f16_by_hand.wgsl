@@ -1,4 +1,3 @@
-// A normal number gets f32's exponent bias; a subnormal number is a multiple of 2^-24.
 fn halves(word: u32) -> vec2f {
     let two = vec2u(word & 0xffffu, word >> 16u);
     let size = two & vec2u(0x7fffu);
@@ -7,7 +6,6 @@ fn halves(word: u32) -> vec2f {
     return bitcast<vec2f>(bitcast<vec2u>(magnitude) | ((two & vec2u(0x8000u)) << vec2u(16u)));
 }
 
-// Two multiples of 2^-24, each factor below 1024.
 fn small(word: u32) -> vec2f {
     return vec2f(vec2u(word & 0xffffu, word >> 16u)) * 0x1p-24;
 }

@@ -13,7 +13,6 @@ struct Found {
 var<workgroup> heaps: array<vec4f, 4u * THREADS>;  // (THREADS, 16): a thread's weight at or above each pivot
 var<workgroup> sums: array<f32, THREADS>;          // (SEGMENTS, 16)
 
-// Sums the weights of all threads at or above the pivots `key + (column << shift)` of `find`. All threads call it.
 fn gather(a: vec4f, b: vec4f, c: vec4f, d: vec4f, thread: u32) {
     heaps[thread * 4u] = a;
     heaps[thread * 4u + 1u] = b;
@@ -38,7 +37,6 @@ fn column_sum(column: u32) -> f32 {
     return sum;
 }
 
-// The threshold weight is `share` of the total weight or `wanted`, whichever is larger.
 fn find(row: Row, kind: u32, share: f32, wanted: f32, thread: u32) -> Found {
     var key = 0u;
     var above = 0.0;

@@ -7,7 +7,6 @@ struct Best {
     sum: f32,    // of exp(logit - top)
 }
 
-// True if a draft ends at a token that is not likely enough.
 fn asks_for_confidence() -> bool {
     return dims.advance == 1u && sampling.confidence > 0.0;
 }

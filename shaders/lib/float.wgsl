@@ -14,7 +14,6 @@ fn load_x(row: u32, at: At) -> vec4f {
     return x[row + at.chunk * CHUNK4 + at.i];
 }
 
-// Adds the products of weights 4i to 4i + 3 of a chunk.
 fn add_four(sums: Sums, raws: Raws, i: u32, rows: Rows, chunk: u32) -> Sums {
     let w = mat4x4f(weight4(raws.a, i), weight4(raws.b, i), weight4(raws.c, i), weight4(raws.d, i));
     return mac(sums, w, rows, At(chunk, i));
@@ -37,7 +36,6 @@ fn mac_two(sums: mat4x2f, w: W, rows: vec2u, at: At) -> mat4x2f {
     return mat4x2f(mac2(sums[0], w[0], x2), mac2(sums[1], w[1], x2), mac2(sums[2], w[2], x2), mac2(sums[3], w[3], x2));
 }
 
-// Multiplies four weights by the same four elements of four rows; column i of x holds element i.
 fn mac4(sum: vec4f, w: vec4f, x: mat4x4f) -> vec4f {
     return fma(vec4f(w.w), x[3], fma(vec4f(w.z), x[2], fma(vec4f(w.y), x[1], fma(vec4f(w.x), x[0], sum))));
 }

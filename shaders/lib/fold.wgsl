@@ -10,7 +10,6 @@ fn fold(top: f32, sum: f32, block_top: f32, block_sum: f32) -> Fold {
     let fresh = exp(block_top - higher);
     return Fold(higher, fma(sum, kept, block_sum * fresh), kept, fresh);
 }
-// Returns a sum with one more score, the sink of a head.
 fn with_sink(top: f32, sum: f32, sink: f32) -> f32 {
     return sum + exp(sink - top);
 }

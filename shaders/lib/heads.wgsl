@@ -13,19 +13,16 @@ struct HeadDims {
     one: f32,       // 1; compilers cannot reorder a sum by fma(summand, one, sum)
 }
 
-// Returns the first element's index for a head in a position's block; heads are numbered k, v.
 fn head_index(head: u32, position: u32) -> u32 {
     return (position / BLOCK * 2u * heads.kv_heads + head) * BLOCK * heads.head_dim;
 }
 
-// Returns the index of element i of a head at a position.
 fn kv_index(head: u32, position: u32, i: u32) -> u32 {
     let in_k = (i / 4u * BLOCK + position % BLOCK) * 4u + i % 4u;
     let in_v = position % BLOCK * heads.head_dim + i;
     return head_index(head, position) + select(in_v, in_k, head < heads.kv_heads);
 }
 
-// Returns the index of the result of a block of positions for a head of a row.
 fn partial_index(block: u32, row: u32, head: u32) -> u32 {
     return (block * step.rows + row) * heads.heads + head;
 }

@@ -4,7 +4,6 @@ fn x4(at: u32) -> vec4f {
     return bitcast<vec4f>(x[at]);
 }
 
-// Returns the sum plus the products of 16 codes.
 fn dot16(sum: i32, a: vec4u, b: vec4u) -> i32 {
     let two = dot4I8Packed(a.y, b.y) + (dot4I8Packed(a.x, b.x) + sum);
     return dot4I8Packed(a.w, b.w) + (dot4I8Packed(a.z, b.z) + two);

@@ -39,7 +39,6 @@ const HEAD = 5u;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
 @group(0) @binding(9) var<storage, read_write> gained: array<f32>;  // (rows, leaves): the residual times the next norm's gain
 
-// Scales and bounds logits. tanh(15) is 1 in f32; of larger numbers some drivers return NaN.
 fn scaled_logits(pair: vec2f) -> vec2f {
     let logits = pair * dims.scale;
     if (dims.cap == 0.0) {
@@ -48,7 +47,6 @@ fn scaled_logits(pair: vec2f) -> vec2f {
     return dims.cap * tanh(clamp(logits / dims.cap, vec2f(-15.0), vec2f(15.0)));
 }
 
-// Multiplies activated results by the row's factors, if it has any. The binding of the rotary table holds them then.
 fn times_factors(pair: vec2f, row: u32, out: u32) -> vec2f {
     if (dims.factors == 0u) {
         return pair;

@@ -27,7 +27,6 @@ fn x_base(row: u32) -> u32 {
     return select(at, (step.position + at) % max(dims.x_ring, 1u), dims.x_ring > 0u) * dims.stride;
 }
 
-// Returns the first vec4 of a row of y to write.
 fn y_base(row: u32) -> u32 {
     let at = step.position + dims.head * step.logit_row + row + dims.next;
     return select(row, at % max(dims.y_ring, 1u), dims.y_ring > 0u) * dims.y_stride + dims.y_first;

@@ -5,7 +5,6 @@ fn turn(x: vec2u, by: u32) -> vec2u {
     return vec2u(sum, ((x.y << by) | (x.y >> (32u - by))) ^ sum);
 }
 
-// Threefry-2x32, 20 rounds (Salmon et al. 2011).
 fn threefry(key: vec2u, counter: vec2u) -> vec2u {
     let third = 0x1bd11bdau ^ key.x ^ key.y;
     var x = counter + key;
@@ -16,7 +15,6 @@ fn threefry(key: vec2u, counter: vec2u) -> vec2u {
     return turn(turn(turn(turn(x, 13u), 15u), 26u), 6u) + vec2u(third, key.x + 5u);
 }
 
-// Returns random words for a token at a position, from one of several streams.
 fn random(stream: u32, position: u32, token: u32) -> vec2u {
     return threefry(vec2u(sampling.seed_low, sampling.seed_high), vec2u(position | (stream << 28u), token));
 }

@@ -3,7 +3,6 @@
 // Raw weights of four outputs: two neighbours, and the two at the same position in the next sixteen.
 struct Raws { a: Raw, b: Raw, c: Raw, d: Raw }
 
-// Returns the first unit of the first output of each pair. Past the end, the last sixteen are repeated.
 fn first_units(sixteen: u32, place: u32) -> vec2u {
     let last = (dims.outs - 1u) / 16u;
     let first = first_weight();

@@ -23,7 +23,6 @@ fn p_of(row: u32, id: u32) -> f32 {
     return probability(cuts[row], logits[row * dims.stride + id], id);
 }
 
-// Without a distribution of the drafter, `x` has probability 1.
 fn q_of(row: u32, id: u32, x: u32) -> f32 {
     if (dims.draft_stride == 0u) {
         return f32(id == x);

@@ -2,7 +2,6 @@
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;             // (rows, q_stride): q
 @group(0) @binding(8) var<uniform> heads: HeadDims;
 
-// Rotates elements i and i + 1 of a head. Heads are numbered q, k, v, like the rows of the fused projection; v is not rotated.
 fn rotate(head: u32, position: u32, i: u32, pair: vec2f) -> vec2f {
     if (head >= heads.heads + heads.kv_heads || i >= heads.rotary) {
         return pair;

@@ -11,7 +11,6 @@ fn row_count() -> u32 {
     return step.rows - dims.head * step.logit_row;
 }
 
-// Returns the start of a row of x. Rows past the end repeat the last one and are never stored.
 fn x_row(row: u32) -> u32 {
     let skipped = select(0u, dims.head * step.logit_row, dims.norm_width > 0u);
     return (skipped + min(row, row_count() - 1u)) * dims.x_stride;

@@ -41,7 +41,6 @@ fn scaled(logit: f32) -> f32 {
     return select(logit / sampling.temperature, REMOVED, is_removed(logit));
 }
 
-// Maps logits to integers of the same order; 0 and -0 are equal.
 fn rank(logit: f32) -> u32 {
     let bits = bitcast<u32>(select(logit, 0.0, logit == 0.0));
     return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
@@ -69,7 +68,6 @@ fn is_finite(logit: f32) -> bool {
     return (bitcast<u32>(logit) & 0x7f800000u) != 0x7f800000u;
 }
 
-// Returns the position of the token that a row decides.
 fn position_after(row: u32) -> u32 {
     return step.position + step.lead + step.logit_row + row + 1u;
 }

@@ -4,7 +4,6 @@ var<workgroup> part_sums: array<f32, ROWS * PARTS>;
 var<workgroup> row_scales: array<f32, ROWS>;
 var<workgroup> squares: array<f32, PAIRS * PART>;  // (PAIRS, PART): sums over two neighbouring elements of the next x
 
-// Computes the factors of the rows from `first_row` on. All threads call it.
 fn find_row_scales(first_row: u32, thread: u32) {
     if (dims.norm_width > 0u) {
         let one = dims.one;
@@ -30,7 +29,6 @@ fn find_row_scales(first_row: u32, thread: u32) {
     workgroupBarrier();
 }
 
-// Writes the sum of squares of 16 elements from `out` on. Their pairs are at `pair`, pair + 1, ... of a row of the tile.
 fn leave_sum(first_row: u32, row: u32, out: u32, pair: u32) {
     if (dims.leaves > 0u && first_row + row < row_count() && out < dims.outs) {
         var total = 0.0;

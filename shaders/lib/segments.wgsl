@@ -1,6 +1,5 @@
 const THREADS = SEGMENT / 16u;
 
-// Returns the first id of a thread's n-th four.
 fn first_id(segment: u32, thread: u32, n: u32) -> u32 {
     return segment * SEGMENT + (n * THREADS + thread) * 4u;
 }

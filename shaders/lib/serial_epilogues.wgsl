@@ -26,7 +26,6 @@ fn keep(at: u32, pair: vec2f, has_both: bool) {
     }
 }
 
-// y = result. The LM head's first row goes to step.draft_row.
 fn store(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -38,7 +37,6 @@ fn store(sums: Sums, place: Place) {
     }
 }
 
-// y = (result + bias) scale, with a bound: the logits.
 fn store_logits(sums: Sums, place: Place) {
     let first = place.row + dims.head * step.draft_row;
     for (var i = 0u; i < place.rows; i++) {
@@ -50,7 +48,6 @@ fn store_logits(sums: Sums, place: Place) {
     }
 }
 
-// The residual stream: y += (result + bias) scale. Stores sums of squares, which the next norm uses.
 fn add_to_stream(sums: Sums, place: Place, thread: u32) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -80,7 +77,6 @@ fn add_to_stream(sums: Sums, place: Place, thread: u32) {
     }
 }
 
-// Gated MLP; rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
 fn gate(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -92,7 +88,6 @@ fn gate(sums: Sums, place: Place) {
     }
 }
 
-// Plain MLP: y = activation(result + bias); or a layer's input times a gate.
 fn activate_all(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -105,7 +100,6 @@ fn activate_all(sums: Sums, place: Place) {
     }
 }
 
-// Fused q, k, v projection: adds the bias, rotates q and k, appends k and v to the cache.
 fn append(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);

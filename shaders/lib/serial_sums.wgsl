@@ -8,7 +8,6 @@ fn x4(at: u32) -> vec4f {
 
 struct Weights { a: vec2f, b: vec2f, c: vec2f, d: vec2f, e: vec2f, f: vec2f, g: vec2f, h: vec2f }
 
-// Loads two weights of each of eight neighbouring outputs; even and odd outputs are stored apart.
 fn load_weights(even: u32) -> Weights {
     let odd = even + TWOS * 8u;
     return Weights(

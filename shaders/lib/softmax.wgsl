@@ -8,7 +8,6 @@ var<workgroup> lanes: array<f32, VECTORS * LANES>;
 var<workgroup> block_top: array<f32, VECTORS>;
 var<workgroup> block_sum: array<f32, VECTORS>;
 
-// Bounds scores. tanh(15) is 1 in f32; of larger numbers some drivers return NaN. Non-finite scores stay as they are.
 fn bounded(scores: vec4f) -> vec4f {
     if (heads.cap == 0.0) {
         return scores;
@@ -17,7 +16,6 @@ fn bounded(scores: vec4f) -> vec4f {
     return or_broken(heads.cap * tanh(clamp(ratio, vec4f(-15.0), vec4f(15.0))), scores);
 }
 
-// Stores the scores of four positions, or LOWEST for positions that the row does not see.
 fn leave_scores(n: u32, row: u32, four: u32, position: vec4u, scores: vec4f) {
     let at = vec4u(step.position + row);
     let seen = (position <= at) & (position + heads.window > at);
@@ -37,7 +35,6 @@ fn or_broken(share: vec4f, score: vec4f) -> vec4f {
     return bitcast<vec4f>(select(bitcast<vec4u>(share), bits | vec4u(0x7fc00000u), is_broken));
 }
 
-// Turns `count` groups of four scores into shares, and stores each vector's top and sum.
 fn find_shares(count: u32, thread: u32) {
     let vector = thread / LANES;
     let lane = thread % LANES;

@@ -9,12 +9,10 @@ fn weight4(raw: Raw, i: u32) -> vec4f {
     return fma(code4(raw.codes, i), vec4f(by.x), vec4f(by.y));
 }
 
-// Returns word `at`, of 4 bytes, counted from a row's unit `plane`.
 fn word(first: First, plane: u32, at: u32) -> u32 {
     return weights[unit(first, plane + at / 4u)][at % 4u];
 }
 
-// Returns the lower four bits of codes 4i to 4i + 3 of a chunk of 32, one per byte.
 fn nibbles(chunk: vec4u, i: u32) -> u32 {
     return (chunk[i % 4u] >> (i / 4u * 4u)) & 0x0f0f0f0fu;
 }

@@ -8,8 +8,6 @@ pub(super) use experts::{GGUF_GPT_OSS, GPT_OSS, GRANITE_MOE, LFM2_MOE};
 
 use super::elements::Elements;
 use experts::{EXPERTS, GGUF_EXPERTS};
-#[cfg(doc)]
-pub use mtp::MtpNames;
 use serde::Serialize;
 
 /// Convention for names and layouts of tensors.

@@ -362,7 +362,7 @@ impl ModelSpec {
         }
     }
 
-    /// Returns the name of a tensor of the model's MTP layer, from [`super::names::MtpNames`].
+    /// Returns the name of a tensor of the model's MTP layer.
     pub(super) fn mtp_tensor(&self, name: &str) -> String {
         let layers = match self.hidden_states {
             HiddenStates::Read { layers } => layers,

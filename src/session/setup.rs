@@ -12,7 +12,7 @@ use crate::options::{
 };
 use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
-    Adaptive, Chain, DraftModel, Drafter, Lookahead, Named, NoDrafter, Origin, Prediction, PromptLookup, Speculating,
+    Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Origin, Prediction, PromptLookup, Speculating,
 };
 use crate::target::{MAX_DRAFT, Timings};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,23 +131,11 @@ impl Learned {
         timings.at_once = spec.is_some_and(|spec| spec.mask_token.is_some());
         let reads_hidden = spec.is_some_and(|spec| matches!(spec.hidden_states, HiddenStates::Read { .. }));
         let on_device = if reads_hidden { Origin::Mtp } else { Origin::DraftModel };
-        Self { lookahead: None, adaptive: Adaptive::new(timings), on_device }
+        Self { lookahead: None, adaptive: Adaptive::new(timings).on_device(on_device), on_device }
     }
 
     /// Returns the drafter of a call. `draft_model`: prompt tokens that the draft model has read; `None`: no draft model.
     pub fn drafter(
-        &mut self,
-        options: &DraftingOptions,
-        prediction: &[u32],
-        run: &Run,
-        ends: &[u32],
-        draft_model: Option<usize>,
-    ) -> Box<dyn Drafter + '_> {
-        let on_device = self.on_device;
-        Box::new(Named { drafter: self.unnamed(options, prediction, run, ends, draft_model), on_device })
-    }
-
-    fn unnamed(
         &mut self,
         options: &DraftingOptions,
         prediction: &[u32],
@@ -176,6 +164,7 @@ impl Learned {
             self.adaptive.begin(known, model);
             return Box::new(&mut self.adaptive);
         }
+        let origin = self.on_device;
         let (schedule, start) = (options.num_assistant_tokens_schedule, options.num_assistant_tokens);
         let kept = self.lookahead.take().filter(|kept| kept.is(schedule, start));
         let lookahead = self.lookahead.insert(kept.unwrap_or_else(|| Lookahead::new(schedule, start)));
@@ -189,10 +178,12 @@ impl Learned {
             DrafterChoice::Lookup => Box::new(lookup(LOOKUP_TOKENS)),
             DrafterChoice::Auto if options.prompt_lookup_num_tokens.is_some() => Box::new(lookup(LOOKUP_TOKENS)),
             DrafterChoice::Chain if draft_model.is_some() => {
-                Box::new(Chain::new(prediction(), Chain::new(lookup(LOOKUP_TOKENS), DraftModel(lookahead))))
+                Box::new(Chain::new(prediction(), Chain::new(lookup(LOOKUP_TOKENS), DraftModel { lookahead, origin })))
             }
             DrafterChoice::Chain => Box::new(Chain::new(prediction(), lookup(LOOKUP_TOKENS))),
-            DrafterChoice::Auto | DrafterChoice::DraftModel if draft_model.is_some() => Box::new(DraftModel(lookahead)),
+            DrafterChoice::Auto | DrafterChoice::DraftModel if draft_model.is_some() => {
+                Box::new(DraftModel { lookahead, origin })
+            }
             DrafterChoice::Auto | DrafterChoice::DraftModel => Box::new(NoDrafter),
         }
     }
@@ -200,7 +191,7 @@ impl Learned {
     /// Returns the choices of the adaptive schedule with their reasons, if the call used it. It was not asked in `forced` rounds.
     pub fn speculating(&self, options: &DraftingOptions, forced: usize) -> Option<Speculating> {
         is_adaptive(options).then(|| {
-            let mut speculating = self.adaptive.speculating(self.on_device);
+            let mut speculating = self.adaptive.speculating();
             speculating.rounds.grammar = forced;
             speculating
         })

@@ -43,6 +43,8 @@ pub struct Adaptive {
     server: Option<ServerPolicy>,
     retry: Retry,
     text: Text,
+    /// Drafter on the device.
+    on_device: Origin,
 }
 
 /// State of one text.
@@ -99,6 +101,7 @@ impl Adaptive {
             server: timings.far.then(ServerPolicy::default),
             retry: Retry { idle: 0, pause: PAUSES[0], won: 0.0 },
             text: Text::default(),
+            on_device: Origin::DraftModel,
         }
     }
 
@@ -112,17 +115,27 @@ impl Adaptive {
         self.text = Text { proposers, draft_model, ..Text::default() };
     }
 
-    /// Returns the current choice with its reason. `on_device`: the drafter on the device.
-    pub fn speculating(&self, on_device: Origin) -> Speculating {
+    /// Sets the drafter on the device, whose tokens are otherwise those of a draft model.
+    pub fn on_device(self, on_device: Origin) -> Self {
+        Self { on_device, ..self }
+    }
+
+    /// Returns the drafter of the current round.
+    fn drafter(&self) -> Origin {
+        self.text.choice.and_then(|choice| choice.candidate()).map_or(Origin::Target, |one| one.drafter)
+    }
+
+    /// Returns the current choice with its reason.
+    pub fn speculating(&self) -> Speculating {
         let plain = self.estimates.costs.plain().map_or(0.0, f64::recip);
         let choice = self.text.reported.unwrap_or(Choice::Measure);
         let candidate = choice.candidate();
         Speculating {
-            drafter: candidate.map(|candidate| candidate.drafter.or_on_device(on_device)),
+            drafter: candidate.map(|candidate| candidate.drafter.or_on_device(self.on_device)),
             lookahead: candidate.map_or(0, |candidate| candidate.lookahead),
             expected_tokens_per_second: plain * candidate.map_or(1.0, |candidate| candidate.speed()),
             plain_tokens_per_second: plain,
-            reason: choice.reason(on_device),
+            reason: choice.reason(self.on_device),
             rounds: self.text.rounds,
         }
     }
@@ -261,7 +274,7 @@ impl Drafter for Adaptive {
     }
 
     fn learn(&mut self, round: &Round) {
-        let (drafter, lookahead) = (self.origin(), round.rows.saturating_sub(1));
+        let (drafter, lookahead) = (self.drafter(), round.rows.saturating_sub(1));
         self.text.rounds.count(drafter, lookahead);
         let (cost, timed_plain) = self.estimates.learn(drafter, round);
         if lookahead == 0 && self.text.waits[0] && !round.ahead {
@@ -280,6 +293,6 @@ impl Drafter for Adaptive {
     }
 
     fn origin(&self) -> Origin {
-        self.text.choice.and_then(|choice| choice.candidate()).map_or(Origin::Target, |one| one.drafter)
+        self.drafter().or_on_device(self.on_device)
     }
 }

@@ -27,7 +27,7 @@ pub use accept::{Accepted, accept};
 pub use adaptive::Adaptive;
 pub use chain::Chain;
 pub use choice::{RoundsBy, Speculating};
-pub use draft_model::{DraftModel, Named};
+pub use draft_model::DraftModel;
 pub use lookahead::Lookahead;
 pub use lookup::PromptLookup;
 pub use prediction::Prediction;

@@ -82,7 +82,7 @@ impl<'a> Scenario<'a> {
             }
             Proposer::Model(schedule, count) => {
                 lookahead = Lookahead::new(schedule, count);
-                model = DraftModel(&mut lookahead);
+                model = DraftModel { lookahead: &mut lookahead, origin: Origin::DraftModel };
                 &mut model
             }
             Proposer::Lookup(count, max_ngram, rule) => {

@@ -232,7 +232,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
         });
         tokens.extend((at..=at + accepted).map(|at| text.token(at)));
     }
-    (time, adaptive.speculating(Origin::DraftModel))
+    (time, adaptive.speculating())
 }
 
 fn best_fixed(texts: &[Text]) -> f64 {
@@ -462,7 +462,7 @@ fn a_change_in_mid_text_is_noticed_within_few_rounds() {
         let good = Text { world: world(["good", "flat", "no lookup"], 0.15), length: 1000, seed };
         let mut drafter = told(&turned_bad.world, Timings::Noisy, seed, 1.0);
         let whole = adaptive(&mut drafter, turned_bad, Timings::Noisy).0;
-        let state = drafter.speculating(Origin::DraftModel);
+        let state = drafter.speculating();
         let first_half = adaptive(&mut told(&good.world, Timings::Noisy, seed, 1.0), good, Timings::Noisy).0;
         let plain_half = (1000..2000).map(|at| turned_bad.seconds(at)).sum::<f64>();
         let lost = (whole - first_half - plain_half) / turned_bad.seconds(1000);
@@ -633,7 +633,7 @@ fn the_better_of_two_proposals_is_taken() {
         drafter.learn(&Round { drafted: draft.len(), accepted, rows, seconds: 0.02 * cost, ..Round::default() });
         tokens.extend((at..=at + accepted).map(|at| text.token(at)));
     }
-    let rounds = drafter.speculating(Origin::DraftModel).rounds;
+    let rounds = drafter.speculating().rounds;
     let all = rounds.plain + rounds.prediction + rounds.lookup;
     assert!(all < 150 && rounds.prediction > 10 * rounds.lookup, "{rounds:?}");
 }
@@ -647,7 +647,7 @@ fn a_clock_that_stands_still_is_no_error() {
         let draft = drafter.draft(&vec![7; 10 + round], 50 - round);
         drafter.learn(&Round { drafted: draft.len(), rows: draft.len() + 1, ..Round::default() });
     }
-    let state = drafter.speculating(Origin::DraftModel);
+    let state = drafter.speculating();
     assert_eq!((state.plain_tokens_per_second, state.expected_tokens_per_second), (0.0, 0.0));
 }
 

@@ -220,7 +220,7 @@ mod chain {
     fn the_next_drafts_and_learns_only_when_the_first_has_nothing() {
         let mut lookahead = Lookahead::new(Schedule::Heuristic, 5);
         let lookup = PromptLookup::new(3, 2, LookupRule::Leftmost, &[]);
-        let mut chain = Chain::new(lookup, DraftModel(&mut lookahead));
+        let mut chain = Chain::new(lookup, DraftModel { lookahead: &mut lookahead, origin: Origin::DraftModel });
         assert_eq!(chain.draft(&[1, 2, 3, 1, 2], 100), Draft::Tokens(vec![3, 1, 2]));
         assert_eq!(chain.origin(), Origin::Lookup);
         chain.learn(&round(3, 0));

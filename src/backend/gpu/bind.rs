@@ -39,7 +39,7 @@ struct Norms {
     gain: Option<VectorId>,
 }
 
-/// Buffers for the plan's steps.
+/// Buffers for the plan's steps: those of [`super::memory::Sizes`], and others.
 pub(super) struct Binder<'a> {
     pub blueprint: &'a Blueprint,
     pub matrices: Vec<GpuMatrix>,
@@ -52,28 +52,20 @@ pub(super) struct Binder<'a> {
     pub residual: Slice,
     pub normed: Slice,
     pub branches: Slice,
-    /// Hidden states of the latest positions, for a drafter.
     pub kept: Slice,
-    /// Pairs of an embedding and a hidden state.
     pub pairs: Slice,
     pub query: Slice,
     pub mixed: Slice,
     pub projected: Slice,
     pub mlp: Slice,
-    /// Inputs of all layers.
     pub layer_inputs: Slice,
-    /// Experts of each row.
     pub choices: Slice,
-    /// Rows of each expert.
     pub tiles: Slice,
-    /// Results of each row's experts.
     pub of_experts: Slice,
     pub logits: Buffer,
     pub partial: Buffer,
     pub norms: Buffer,
-    /// Rows whose norm is not complete yet.
     pub gained: Slice,
-    /// Rows as 8-bit codes, for the next matmul.
     pub quantised: Slice,
     /// Arithmetic for quantised weights.
     pub arithmetic: Arithmetic,
