@@ -139,9 +139,9 @@ export const tests = {
           const [texts, origins] = [[], new Set()];
           for (const use_mtp of ["auto", true, false]) {
             const engine = await Engine.load("/mtp/target", { device, use_mtp, max_context: 128 });
-            const tokens = await engine.generate(prompt, options);
-            for await (const { origin } of tokens) origins.add(`${use_mtp}: ${origin}`);
-            texts.push((await tokens.result).token_ids);
+            const text = engine.generate(prompt, options);
+            for await (const { tokens } of text) for (const { origin } of tokens) origins.add(`${use_mtp}: ${origin}`);
+            texts.push((await text.result).token_ids);
             engine.close();
           }
           return { texts, origins: [...origins].sort(), error: await failed(Engine.load(TALES, { device, use_mtp: true })) };
