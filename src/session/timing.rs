@@ -71,27 +71,30 @@ pub(super) async fn time_rounds(
 async fn time_ready(target: &mut dyn Queue, rows: usize, vocab: usize) -> Result<Option<f64>> {
     // Rows of equal tokens would use the same experts.
     let draft = Draft::Tokens((1..rows).map(|row| (row * vocab / rows) as u32).collect());
-    if rows + 1 > target.capacity() || !target.ready(&draft).await? {
+    if rows > target.capacity() || !target.ready(&draft).await? {
         return Ok(None);
     }
     time(target, &draft).await.map(Some)
 }
 
-/// Returns the seconds of an awaited round after one token: the mean over enough rounds for a coarse clock, after one warm-up round. If the
-/// first round is slow, it is the only one.
+/// Returns the seconds of an awaited round: the mean over enough rounds for a coarse clock, after one warm-up round. If the first
+/// round is slow, it is the only one.
 async fn time(target: &mut dyn Queue, draft: &Draft) -> Result<f64> {
     target.truncate(0);
-    // A drafter may need the hidden state of a token.
-    run_round(target, 0, &Draft::Tokens(Vec::new())).await?;
+    // A drafter on the device may need the hidden state of a token.
+    let start = usize::from(matches!(draft, Draft::Model(_)));
+    if start > 0 {
+        run_round(target, 0, &Draft::Tokens(Vec::new())).await?;
+    }
     let began = Instant::now();
-    target.truncate(1);
+    target.truncate(start);
     run_round(target, 0, draft).await?;
     if began.elapsed() > ENOUGH {
         return Ok(began.elapsed().as_secs_f64());
     }
     let (began, mut rounds) = (Instant::now(), 0);
     while began.elapsed() < ENOUGH {
-        target.truncate(1);
+        target.truncate(start);
         run_round(target, 0, draft).await?;
         rounds += 1;
     }

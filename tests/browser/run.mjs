@@ -5,13 +5,13 @@ import { after, before, describe, test } from "node:test";
 import { Skipped, browser, browserName, codes, equal, lane, newLane, report, server, violations } from "./harness.mjs";
 
 /**
- * Suites in the order in which they begin, the longest first; those of a list share a browser window. Two lists run at a time, because
- * compiling kernels keeps only one core busy.
+ * Lanes of suites in the order in which they begin, the longest first; the suites of a lane share a browser window. Two lanes run at a time,
+ * because compiling kernels keeps only one core busy.
  */
-const UNITS = [["page", "chat", "arrival"], ["engine"], ["life"], ["downloads"], ["cpu"], ["recovery"], ["servers"], ["parallel"]];
+const LANES = [["page", "chat", "arrival"], ["engine"], ["life"], ["downloads"], ["cpu"], ["recovery"], ["servers"], ["parallel"]];
 // What WebKit stores and what bundlers make of the package does not depend on the browser.
-if (browserName === "chromium") UNITS.push(["webkit"], ["package"]);
-UNITS.push(["places"], ["sampling"], ["candidates"], ["tools"], ["published"], ["conversation"], ["patterns"]);
+if (browserName === "chromium") LANES.push(["webkit"], ["package"]);
+LANES.push(["places"], ["sampling"], ["candidates"], ["tools"], ["published"], ["conversation"], ["patterns"]);
 const TOGETHER = 2;
 /** Milliseconds after which a test fails, and after which a suite has failed to begin. */
 const TIMEOUT = 120_000;
@@ -50,9 +50,9 @@ function register(store, name, suite) {
 }
 
 const suites = new Map();
-for (const name of UNITS.flat()) suites.set(name, await import(`./${name}.mjs`));
+for (const name of LANES.flat()) suites.set(name, await import(`./${name}.mjs`));
 describe(browserName, { concurrency: TOGETHER }, () => {
-  for (const names of UNITS) {
+  for (const names of LANES) {
     const store = newLane();
     describe(names.join(", "), { concurrency: 1 }, () => names.forEach((name) => register(store, name, suites.get(name))));
   }
