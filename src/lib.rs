@@ -223,7 +223,6 @@
 //! | `hub` (on by default) | models of the Hugging Face Hub, by name |
 //! | `grammar` | constrained texts: JSON schemas, regular expressions, grammars |
 //! | `remote` | targets on vLLM or SGLang servers ([`EngineBuilder::target_url`]) |
-//! | `simulator` | the module `simulate`: speedup by speculation at given latencies and acceptance rates |
 
 #![forbid(unsafe_code)]
 
@@ -249,8 +248,6 @@ mod options;
 mod parallel;
 mod sample;
 mod session;
-#[cfg(feature = "simulator")]
-pub mod simulate;
 mod speculate;
 mod target;
 mod text;
@@ -268,6 +265,7 @@ pub use options::{
     SamplingValues, Schedule, Speculation, UseMtp, WeightDtype,
 };
 pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
+pub use speculate::dsi;
 pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;

@@ -1,9 +1,9 @@
 //! JavaScript bindings for the simulator: numbers in, means and figures out, without a GPU.
 
 use crate::{Exception, to_value};
-use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
-use foretoken::simulate::offline::{Lookaheads, means};
-use foretoken::simulate::{Cell, Draws, Latency, picture};
+use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken_simulate::offline::{Lookaheads, means};
+use foretoken_simulate::{Cell, Draws, Latency, picture};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 

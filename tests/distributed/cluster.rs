@@ -1,8 +1,8 @@
 //! Simulations of many users and few servers, compared with sums, with the offline simulation and with queueing theory.
 
-use foretoken::simulate::cluster::{Cluster, Curve, Outcome, Schedule};
-use foretoken::simulate::offline::dsi;
-use foretoken::simulate::{Cell, Draws, Latency, picture, plain, si};
+use foretoken_simulate::cluster::{Cluster, Curve, Outcome, Schedule};
+use foretoken_simulate::offline::dsi;
+use foretoken_simulate::{Cell, Draws, Latency, picture, plain, si};
 
 /// Returns a server that is bound by memory up to 32 rows and by arithmetic beyond, with devices nearby.
 fn cluster(users: usize) -> Cluster {

@@ -1,11 +1,11 @@
 //! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
 use foretoken::internals::speculate::dsi::{lookahead_for, sp_degree_for};
-use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
-use foretoken::simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
-use foretoken::simulate::online::measure;
-use foretoken::simulate::table::parse;
-use foretoken::simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, picture, si};
+use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
+use foretoken_simulate::online::measure;
+use foretoken_simulate::table::parse;
+use foretoken_simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, picture, si};
 use serde_json::Value;
 
 fn cell(drafter: f64, acceptance: f64, lookahead: usize, sp_degree: usize) -> Cell {

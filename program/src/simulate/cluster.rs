@@ -2,8 +2,8 @@
 
 use super::super::{Failure, count, print_json};
 use super::draw::{told, write};
-use foretoken::simulate::cluster::{Cluster, Curve, Outcome, Point, Schedule};
-use foretoken::simulate::picture;
+use foretoken_simulate::cluster::{Cluster, Curve, Outcome, Point, Schedule};
+use foretoken_simulate::picture;
 use std::io::{self, Write};
 use std::path::PathBuf;
 

@@ -2,9 +2,9 @@
 
 use super::super::{Failure, count, print_json};
 use super::NamedPair;
-use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
-use foretoken::simulate::picture;
 use foretoken::{Error, Result};
+use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken_simulate::picture;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 

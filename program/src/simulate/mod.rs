@@ -5,10 +5,10 @@ mod draw;
 mod table;
 
 use super::{Failure, count, print_json};
-use foretoken::simulate::offline::{Lookaheads, Means, best_means, means};
-use foretoken::simulate::online::{Measured, OnlineTimes, measure};
-use foretoken::simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead};
 use foretoken::{Error, Result};
+use foretoken_simulate::offline::{Lookaheads, Means, best_means, means};
+use foretoken_simulate::online::{Measured, OnlineTimes, measure};
+use foretoken_simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead};
 use serde::Serialize;
 use std::io::{self, Write};
 

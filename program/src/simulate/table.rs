@@ -1,8 +1,8 @@
 //! `foretoken simulate table`: SI and DSI for a list of measured pairs.
 
 use super::super::{Failure, count, print_json};
-use foretoken::simulate::table::{TableRow, parse};
 use foretoken::{Error, Result};
+use foretoken_simulate::table::{TableRow, parse};
 use std::io::{self, Write};
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! The DSI state machine on a simulated clock.
 
 use super::{Cell, Draws, Latency, best_lookahead, pearl, plain, si};
-use crate::error::Result;
-use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier};
+use foretoken::Result;
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier};
 use serde::Serialize;
 
 /// Mean total latencies of the schedules, in the cell's unit.
@@ -47,7 +47,7 @@ impl Lookaheads {
 /// Simulates all schedules on the same draws.
 ///
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means> {
     for lookahead in [lookaheads.si, lookaheads.dsi, lookaheads.pearl] {
         Cell { lookahead, ..*cell }.validate()?;
@@ -70,7 +70,7 @@ pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means
 /// faster: with too few servers, unneeded tokens cost time.
 ///
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn best_means(cell: &Cell, draws: &Draws) -> Result<(Lookaheads, Means)> {
     let lookaheads = Lookaheads::good(cell);
     let found = means(cell, lookaheads, draws)?;
@@ -161,7 +161,7 @@ struct Simulation<'a, W> {
 /// prompt to its end.
 ///
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn dsi(cell: &Cell, patience: usize, agreements: &[bool], watch: &mut impl Watch) -> Result<f64> {
     cell.validate()?;
     let machine = Dsi::new(&PROMPT, options(cell, patience))?;

@@ -1,7 +1,7 @@
 //! Heatmaps of latency ratios.
 
 use super::{Anchor, Svg};
-use crate::simulate::heatmap::{Grid, Ratio};
+use crate::heatmap::{Grid, Ratio};
 
 /// Ratios at which the colour changes.
 const STEPS: [f64; 10] = [0.25, 0.4, 0.6, 0.8, 0.98, 1.02, 1.25, 1.7, 2.5, 4.0];

@@ -1,7 +1,7 @@
 //! Figures of many users on a few servers: total throughput and latency, by schedule.
 
 use super::{Anchor, Svg, short};
-use crate::simulate::cluster::{Cluster, Outcome, Point, Schedule};
+use crate::cluster::{Cluster, Outcome, Point, Schedule};
 
 const SIDE: (f64, f64) = (340.0, 260.0);
 const LEFT: f64 = 62.0;

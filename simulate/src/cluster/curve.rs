@@ -1,7 +1,7 @@
 //! Duration of a forward by the number of rows in its batch.
 
-use crate::error::{Error, Result};
-use crate::simulate::LATENCIES;
+use crate::LATENCIES;
+use foretoken::{Error, Result};
 use serde::Serialize;
 use std::str::FromStr;
 

@@ -2,7 +2,7 @@
 
 use super::offline::{Lookaheads, Means, best_means, means};
 use super::{Cell, Draws, Latency};
-use crate::error::{Error, Result};
+use foretoken::{Error, Result};
 use serde::Serialize;
 
 /// A ratio of two latencies; below 1 the first schedule is faster.

@@ -3,8 +3,8 @@
 
 use super::offline::{Lookaheads, PROMPT, id, options, time};
 use super::{Cell, Draws, Pass, pearl, plain, si};
-use crate::error::Result;
-use crate::speculate::dsi::{Action, Dsi, Event, TaskId};
+use foretoken::Result;
+use foretoken::dsi::{Action, Dsi, Event, TaskId};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -37,7 +37,7 @@ pub struct Measured {
 /// Runs all schedules on the same draws, in real time.
 ///
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Measured> {
     let with = |lookahead| Cell { lookahead, ..*cell };
     for lookahead in [lookaheads.si, lookaheads.dsi, lookaheads.pearl] {
@@ -114,7 +114,7 @@ enum OnlineReport {
 /// Measures distributed speculation of one text.
 ///
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
     cell.validate()?;
     let mut machine = Dsi::new(&PROMPT, options(cell, cell.patience()))?;

@@ -1,7 +1,7 @@
 //! Random draws of the accepted draft tokens of each repeat, reproducible by seed.
 
 use super::MOST;
-use crate::error::{Error, Result};
+use foretoken::{Error, Result};
 
 /// Maximum number of draws: 80 MB.
 const MOST_NUMBERS: usize = 10_000_000;

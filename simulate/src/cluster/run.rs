@@ -1,11 +1,11 @@
 //! One run of the simulation: events in order of time.
 
 use super::{Cluster, Outcome, Schedule};
-use crate::error::Result;
-use crate::simulate::draws::SplitMix;
-use crate::simulate::offline::{PROMPT, id};
-use crate::simulate::rounds::accepted;
-use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier, patience};
+use crate::draws::SplitMix;
+use crate::offline::{PROMPT, id};
+use crate::rounds::accepted;
+use foretoken::Result;
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier, patience};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rows of a text for the target: a known token, then draft tokens.
@@ -92,7 +92,7 @@ struct ClusterRun<'a> {
 }
 
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub(super) fn run(cluster: &Cluster, schedule: Schedule, lookahead: usize, texts: &[Vec<bool>]) -> Result<Outcome> {
     let users = (0..cluster.users).map(|_| User::default()).collect();
     let servers = (0..cluster.servers).map(|_| ClusterServer::default()).collect();

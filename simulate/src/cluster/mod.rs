@@ -11,8 +11,8 @@ mod run;
 pub use curve::Curve;
 
 use super::{Draws, LATENCIES, MOST, check, check_count};
-use crate::error::Result;
-use crate::speculate::dsi::lookahead_for;
+use foretoken::Result;
+use foretoken::dsi::lookahead_for;
 use serde::Serialize;
 
 /// Lookaheads searched for the best one of sequential speculation.
@@ -134,7 +134,7 @@ impl Point {
 
 impl Cluster {
     /// # Errors
-    /// [`crate::Error::BadOption`], with the option names of the program.
+    /// [`Error::BadOption`](foretoken::Error::BadOption), with the option names of the program.
     pub fn validate(&self) -> Result<()> {
         check("drafter_latency", self.drafter_latency, LATENCIES)?;
         let most = *LATENCIES.end();
@@ -167,7 +167,7 @@ impl Cluster {
     /// trip).
     ///
     /// # Errors
-    /// [`crate::Error::BadOption`].
+    /// [`Error::BadOption`](foretoken::Error::BadOption).
     pub fn simulate(&self, schedule: Schedule) -> Result<Outcome> {
         Ok(self.all(&[schedule])?[0])
     }
@@ -175,7 +175,7 @@ impl Cluster {
     /// Simulates all schedules for each number of users.
     ///
     /// # Errors
-    /// [`crate::Error::BadOption`].
+    /// [`Error::BadOption`](foretoken::Error::BadOption).
     pub fn sweep(&self, users: &[usize]) -> Result<Vec<Point>> {
         let point = |&users: &usize| {
             let outcomes = Self { users, ..self.clone() }.all(&Schedule::ALL)?;

@@ -1,9 +1,9 @@
 //! Figure of a run of distributed speculation: draft and verify tasks, cancellations, and emitted tokens.
 
 use super::{Anchor, Svg, short};
-use crate::error::Result;
-use crate::simulate::offline::{Span, Watch, dsi, means};
-use crate::simulate::{Cell, Draws, offline::Lookaheads};
+use crate::offline::{Span, Watch, dsi, means};
+use crate::{Cell, Draws, offline::Lookaheads};
+use foretoken::Result;
 
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 84.0;
@@ -32,7 +32,7 @@ impl Watch for Record {
 /// Simulates one text and draws it. `unit` is the unit of the cell's latencies, for example `ms`.
 ///
 /// # Errors
-/// [`crate::Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn timeline(cell: &Cell, seed: u64, unit: &str) -> Result<String> {
     cell.validate()?;
     let draws = Draws::new(cell.tokens, 1, seed)?;

@@ -2,8 +2,8 @@
 
 use super::offline::dsi;
 use super::{Cell, Draws, Latency, si};
-use crate::error::{Error, Result};
-use crate::speculate::dsi::sp_degree_for;
+use foretoken::dsi::sp_degree_for;
+use foretoken::{Error, Result};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -23,8 +23,8 @@ pub mod table;
 pub use draws::Draws;
 pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si};
 
-use crate::error::{Error, Result};
-use crate::speculate::dsi::{lookahead_for, patience};
+use foretoken::dsi::{lookahead_for, patience};
+use foretoken::{Error, Result};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 
