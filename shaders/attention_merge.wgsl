@@ -33,7 +33,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     let seen = step.position + row + 1u;
     let first = partial_index((seen - min(seen, heads.window)) / BLOCK, row, head);
-    let last = partial_index((seen - 1u) / BLOCK, row, head);
+    let last = partial_index(last_seen(row) / BLOCK, row, head);
     let stride = step.rows * heads.heads;
     var joined = Joined(norms[first].x, norms[first].y, partial[first * width + c]);
     for (var i = first + stride; i <= last; i += 4u * stride) {

@@ -9,8 +9,10 @@ struct EmbedDims {
     factor: f32,
     adds: u32,      // 1: rows are added to x
     positions: u32, // 1: the table is of positions, not of tokens
-    mask: u32,      // token of the last step.masks rows
+    mask: u32,      // token of the last step.masks rows, or NO_MASK
 }
+
+const NO_MASK = 0xffffffffu;
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: EmbedDims;
@@ -21,7 +23,7 @@ struct EmbedDims {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     let chunk = id.x * 64u + thread;
-    let token = select(round[step.token + id.y], dims.mask, id.y + step.masks >= step.rows);
+    let token = select(round[step.token + id.y], dims.mask, dims.mask != NO_MASK && id.y + step.masks >= step.rows);
     let wanted = select(token, step.position + id.y, dims.positions == 1u);
     if (step.rows == 0u || chunk >= dims.chunks || wanted < dims.first_id || wanted - dims.first_id >= dims.ids) {
         return;

@@ -7,6 +7,7 @@ const ROUND_SLOTS = 3u;  // as in src/model/history.rs
 @group(0) @binding(3) var<storage, read_write> seen: array<atomic<u32>>;  // one bit per id of the text, pending included
 @group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;  // how often each id was generated
 @group(0) @binding(5) var<storage, read_write> text: array<u32>;          // tokens, pending included
+@group(0) @binding(6) var<storage, read_write> context_step: Step;
 
 var<workgroup> first_rejected: atomic<u32>;
 
@@ -55,10 +56,12 @@ fn main(@builtin(local_invocation_index) thread: u32) {
         draft_step.position = position + 1u + accepted - missed - draft_step.lead;
         draft_step.rows = missed + 1u + draft_step.masks;
         draft_step.token = pending - missed;
-        draft_step.logit_row = missed;
+        draft_step.logit_row = missed + draft_step.skipped;
         draft_step.out = drafts;
         draft_step.draft_row = 0u;
         draft_step.save_slot = (draft_step.save_slot + 1u) % ROUND_SLOTS;
         draft_step.save_at = draft_step.position;
+        context_step.position = step.position - context_step.missed;
+        context_step.rows = context_step.missed;
     }
 }

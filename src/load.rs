@@ -11,7 +11,7 @@ use crate::backend::{Backend, Device};
 use crate::checkpoint::{self, Checkpoint};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::model::{Blueprint, Capacity, ModelSpec};
+use crate::model::{Blueprint, Capacity, HiddenStates, ModelSpec};
 use crate::options::{ArithmeticChoice, KvDtype, LoadOptions, UseMtp};
 use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Translate;
@@ -40,10 +40,21 @@ impl<S: Source + 'static> ModelFiles<S> {
     /// # Errors
     /// Errors of [`checkpoint::open`]; [`Error::BadOption`] if `max_context` exceeds the model's positions.
     pub async fn open(source: S, options: &LoadOptions) -> Result<Self> {
+        Self::open_for(source, options, None).await
+    }
+
+    /// Reads the headers of a model, or of a drafter of `target`.
+    async fn open_for(source: S, options: &LoadOptions, target: Option<&Blueprint>) -> Result<Self> {
         options.validate()?;
         let place = source.name();
         let checkpoint = checkpoint::open(source, options.file.as_deref()).await?;
         let mut spec = checkpoint.spec().clone();
+        if spec.needs_target() {
+            let Some(target) = target else { return Err(alone(&place)) };
+            spec = spec
+                .for_target(&target.spec, |tensor| checkpoint.weights().contains(tensor))
+                .map_err(|error| error.within(&place))?;
+        }
         let mut warnings = checkpoint.warnings().to_vec();
         warnings.extend(drop_unknown_tokens(&mut spec));
         let most = spec.max_position_embeddings;
@@ -62,7 +73,7 @@ impl<S: Source + 'static> ModelFiles<S> {
             if checkpoint.weights().iter().any(is_wide) { KvDtype::F32 } else { KvDtype::F16 }
         });
         let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
-        let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
+        let blueprint = Blueprint::new_for(target, spec, checkpoint.weights(), capacity, options.dtype);
         let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
         blueprint.arithmetic = options.arithmetic;
         Ok(Self { blueprint, checkpoint, warnings })
@@ -191,23 +202,26 @@ impl Session {
             }
             found => found?,
         };
-        let target = target.into_loadable();
-        let mtp = mtp.map(|layer| Loadable::new(layer, &target.weights));
-        let mut pair = LoadedPair { target, mtp, assistant: None, tokenizers: None, warnings };
+        let (mut tokenizers, mut drafter) = (None, None);
         match assistant {
             None => {}
-            Some(source) => match open_assistant(source, options, prompts.context).await {
-                Err(error) => pair.warnings.push(without_assistant(&error)),
-                Ok((mut assistant, other)) => {
-                    assistant.blueprint.shares_sampler = true;
-                    if let Some(difference) = prompts.tokenizer.difference(&other) {
-                        pair.warnings.push(translated(&difference));
-                        pair.tokenizers = Some([prompts.tokenizer.clone(), Rc::new(other)]);
+            Some(source) => {
+                let target = &mut target.blueprint;
+                match open_assistant(source, options, &prompts, Some(target), &mut warnings).await {
+                    Err(error) => warnings.push(without_assistant(&error)),
+                    Ok((mut assistant, differing)) => {
+                        assistant.blueprint.shares_sampler = true;
+                        if let HiddenStates::Context { after } = &assistant.blueprint.spec.hidden_states {
+                            target.keep_hidden(after.clone());
+                        }
+                        (drafter, tokenizers) = (Some(assistant.into_loadable()), differing);
                     }
-                    pair.assistant = Some(assistant.into_loadable());
                 }
-            },
+            }
         }
+        let target = target.into_loadable();
+        let mtp = mtp.map(|layer| Loadable::new(layer, &target.weights));
+        let pair = LoadedPair { target, mtp, assistant: drafter, tokenizers, warnings };
         let mut shown = 0;
         // A second attempt starts at 0 bytes; the progress shown does not go back.
         let mut progress = |done: u64, all| {
@@ -261,7 +275,7 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
                 let model = target.put(gpu, &buffers, None, &mut progress).await?;
                 let draft = match (assistant, mtp) {
                     (Some(assistant), _) => {
-                        let loaded = assistant.put(gpu, &buffers, None, &mut progress).await;
+                        let loaded = assistant.put(gpu, &buffers, Some(&model), &mut progress).await;
                         or_warning(ASSISTANT, loaded, &mut warnings)?
                     }
                     (None, Some(mtp)) => {
@@ -279,7 +293,7 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
                 let model = target.load_on_cpu(processor, None, &mut progress).await?;
                 let draft = match (assistant, mtp) {
                     (Some(assistant), _) => {
-                        let loaded = assistant.load_on_cpu(processor, None, &mut progress).await;
+                        let loaded = assistant.load_on_cpu(processor, Some(&model), &mut progress).await;
                         or_warning(ASSISTANT, loaded, &mut warnings)?
                     }
                     (None, Some(mtp)) => {
@@ -303,6 +317,13 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
         let models = drafters.into_iter().flatten().chain([&self.target.blueprint]);
         models.map(|blueprint| blueprint.memory().weights).sum()
     }
+}
+
+/// Returns the error of a drafter that is opened without its target.
+fn alone(place: &str) -> Error {
+    let reason =
+        "this drafter reads hidden states of its target: load the target, with this as assistant_model, on one device";
+    Error::BadConfig { file: format!("{place}/config.json"), key: "dflash_config".into(), reason: reason.into() }
 }
 
 /// Drops special tokens beyond the vocabulary. They never occur, and other programs accept such configs.
@@ -336,10 +357,6 @@ fn or_warning<M>(what: &str, loaded: Result<M>, warnings: &mut Vec<String>) -> R
             Ok(None)
         }
     }
-}
-
-pub(crate) fn translated(difference: &str) -> String {
-    format!("the assistant model has another tokenizer ({difference}): its drafts go through text, which costs speed")
 }
 
 pub(crate) fn without_assistant(reason: impl Display) -> String {
@@ -376,7 +393,7 @@ pub async fn load_alone<S: Source + 'static>(
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Box<dyn Backend>> {
     let model = match context {
-        Some(context) => open_assistant(source, options, context).await?.0,
+        Some(context) => open_alone(source, options, context, None).await?,
         None => ModelFiles::open(source, options).await?,
     };
     build_alone(device, model, context.is_none(), loaded).await
@@ -399,18 +416,41 @@ async fn build_alone<S: Source + 'static>(
     Ok(pair.build(device, loaded).await?.0)
 }
 
-/// Opens the draft model and its tokenizer. Its context is the target's, or its own maximum if that is less.
-pub(crate) async fn open_assistant<A: Source + 'static>(
+/// Opens a draft model. Its context is the target's, or its own maximum if that is less. Without `target`, which is then on another device,
+/// it must not need it.
+async fn open_alone<A: Source + 'static>(
     source: A,
     options: &LoadOptions,
     context: usize,
-) -> Result<(ModelFiles<A>, Tokenizer)> {
+    target: Option<&Blueprint>,
+) -> Result<ModelFiles<A>> {
     let own = options.clone().max_context(None).file(options.assistant_file.clone()).sp_degree(1);
-    let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
+    let mut assistant = ModelFiles::open_for(source, &own, target).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);
-    let tokenizer = assistant.tokenizer().await?;
-    Ok((assistant, tokenizer))
+    Ok(assistant)
+}
+
+/// Opens a draft model as [`open_alone`]. Also returns the tokenizers of target and draft model if they differ, and adds a warning.
+pub(crate) async fn open_assistant<A: Source + 'static>(
+    source: A,
+    options: &LoadOptions,
+    prompts: &Prompts,
+    target: Option<&Blueprint>,
+    warnings: &mut Vec<String>,
+) -> Result<(ModelFiles<A>, Option<[Rc<Tokenizer>; 2]>)> {
+    let assistant = open_alone(source, options, prompts.context, target).await?;
+    if assistant.blueprint.spec.needs_target() {
+        return Ok((assistant, None));
+    }
+    let other = assistant.tokenizer().await?;
+    let tokenizers = prompts.tokenizer.difference(&other).map(|difference| {
+        warnings.push(format!(
+            "the assistant model has another tokenizer ({difference}): its drafts go through text, which costs speed"
+        ));
+        [prompts.tokenizer.clone(), Rc::new(other)]
+    });
+    Ok((assistant, tokenizers))
 }
 
 #[cfg(all(test, not(target_arch = "wasm32")))]

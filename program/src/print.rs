@@ -29,7 +29,7 @@ impl Colour {
 
 fn style(origin: Origin, colour: bool) -> Style {
     match origin {
-        Origin::DraftModel | Origin::Mtp if colour => AnsiColor::Green.on_default(),
+        Origin::DraftModel | Origin::Mtp | Origin::Dflash if colour => AnsiColor::Green.on_default(),
         Origin::Lookup if colour => AnsiColor::Cyan.on_default(),
         Origin::Prediction if colour => AnsiColor::Magenta.on_default(),
         Origin::Grammar if colour => AnsiColor::Yellow.on_default(),

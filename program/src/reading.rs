@@ -45,8 +45,8 @@ pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
             lines.push(("layers", format!("{count} with {}, {}; {numbers}", mixer(layer), mlp(spec, layer))));
         }
     }
-    if let Some(mask) = spec.mask_token {
-        lines.push(("drafting", format!("several tokens in one pass, at rows that read token {mask}")));
+    if let Some(at_once) = spec.at_once {
+        lines.push(("drafting", format!("several tokens in one pass, at rows that read token {}", at_once.mask_token)));
     }
     let mut attention = vec![
         format!("scores times {}", spec.attention_scale),

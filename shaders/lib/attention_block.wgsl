@@ -26,7 +26,7 @@ fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, t: u32, is_long
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     let width = heads.head_dim / 4u;
     // Number of positions in the block that the last of these rows may see.
-    let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
+    let filled = min(BLOCK, last_seen(row_of(first + VECTORS - 1u)) + 1u - block * BLOCK);
     let is_long = filled > APART;
     if (thread < FOURS) {
         find_scores(kv_head, block, first, load_places(kv_head, first), thread, is_long);

@@ -32,7 +32,7 @@ fn load_values(v: u32, position: vec4u) -> mat4x4f {
 
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     // Number of positions in the block that the last of these rows may see.
-    let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
+    let filled = min(BLOCK, last_seen(row_of(first + VECTORS - 1u)) + 1u - block * BLOCK);
     let places = load_places(kv_head, first);
     for (var eight = thread; eight < (filled + 7u) / 8u; eight += THREADS) {
         find_scores(kv_head, block, first, places, eight);

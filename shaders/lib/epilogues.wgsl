@@ -1,7 +1,8 @@
 fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     var has_both = out + 1u < dims.first_out + dims.outs;
     var pair = vec2f(a, b);
-    var at = y_row(row) * dims.y_stride + out;
+    // The first row of logits goes to step.draft_row.
+    var at = (y_row(row) + dims.head * step.draft_row) * dims.y_stride + out;
     var square = 0.0;
     if (dims.epilogue != STORE) {
         let at = first_bias() + out;
@@ -9,7 +10,7 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     }
     switch dims.epilogue {
         case RESIDUAL: {
-            // The residual stream: y += (result + bias) scale.
+            // The residual stream, or logits: y += (result + bias) scale.
             pair = fma(pair, vec2f(dims.scale), vec2f(y[at], y[at + 1u]));
             if (!has_both) {
                 pair.y = 0.0;
@@ -46,11 +47,10 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
             }
         }
         default: {
-            // y = result, or the logits. The LM head's first row goes to step.draft_row.
+            // y = result, or the logits.
             if (dims.epilogue == HEAD) {
                 pair = scaled_logits(pair);
             }
-            at += dims.head * step.draft_row * dims.y_stride;
         }
     }
     y[at] = pair.x;

@@ -15,11 +15,12 @@ fn asks_for_confidence() -> bool {
 fn finish(row: u32, drafting: bool, best: Best, logit: f32) {
     let confident = !asks_for_confidence() || sampling.confidence * best.sum <= exp(logit - best.top);
     round[step.out + row] = select(NOT_DRAFTED, best.token, drafting);
-    if (dims.advance == 1u) {
-        step.position += step.rows;
+    if (dims.advance > 0u) {
+        // Rows that read the mask token guessed other tokens.
+        step.position += select(step.rows, min(step.rows, 1u), step.masks > 0u);
         step.token = step.out;
         step.rows = select(0u, 1u, drafting && confident);
-        step.logit_row = 0u;
+        step.logit_row = select(0u, step.logit_row, step.masks > 0u);
         step.out += 1u;
         step.draft_row += 1u;
         // Most of a draft may be rejected, so later passes save no state, and start from that of the first.

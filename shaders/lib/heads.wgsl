@@ -10,7 +10,13 @@ struct HeadDims {
     q_table: u32,   // pairs in the rotary table before those for q; 0: q and k have the same table
     scale: f32,     // of the scores
     cap: f32,       // bound of the scores; 0: no bound
+    whole: u32,     // 1: a row sees all rows of its pass; 0: those before it
     one: f32,       // 1; compilers cannot reorder a sum by fma(summand, one, sum)
+}
+
+// Returns the last position that a row sees.
+fn last_seen(row: u32) -> u32 {
+    return step.position + select(row, step.rows - 1u, heads.whole == 1u);
 }
 
 fn head_index(head: u32, position: u32) -> u32 {

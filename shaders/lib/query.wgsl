@@ -21,5 +21,5 @@ fn first_block(row: u32) -> u32 {
     return (seen - min(seen, heads.window)) / BLOCK;
 }
 fn last_block(row: u32) -> u32 {
-    return (step.position + row) / BLOCK;
+    return last_seen(row) / BLOCK;
 }

@@ -1,26 +1,13 @@
-struct SamplingBlock {
-    seed_low: u32,
-    seed_high: u32,
-    temperature: f32,
-    top_k: u32,                 // 0: all
-    top_p: f32,                 // 1: all
-    min_p: f32,                 // 0: all
-    repetition_penalty: f32,    // 1: none
-    presence_penalty: f32,      // 0: none
-    frequency_penalty: f32,     // 0: none
-    no_repeat_ngram_size: u32,  // 0: n-grams may repeat
-    confidence: f32,            // drafting ends after a token less likely than this; 0: never
-}
-
 struct SampleDims {
     vocab: u32,         // ids that may be chosen
     stride: u32,        // elements per row of logits
     drafts: u32,        // index in `round` of the first draft token
-    advance: u32,       // 1: the next pass reads the sampled token (drafting)
+    advance: u32,       // 1: the next pass reads the sampled token (drafting); 2: and decides itself whether the draft goes on
     stream: u32,        // noise stream: 0 the target's, 1 the draft model's own
     draft_stride: u32,  // elements per row of the draft model's logits; 0: the draft tokens are certain
     draft_vocab: u32,   // ids that the draft model may choose
     logprobs: u32,      // index in `round` of the first row's log-probabilities
+    lead: u32,          // positions between a row and the token before its result, modulo 2^32
 }
 
 // Logit of a removed token. Shaders need no infinities.
@@ -69,5 +56,5 @@ fn is_finite(logit: f32) -> bool {
 }
 
 fn position_after(row: u32) -> u32 {
-    return step.position + step.lead + step.logit_row + row + 1u;
+    return step.position + dims.lead + step.logit_row + row + 1u;
 }

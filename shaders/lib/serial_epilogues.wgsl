@@ -55,7 +55,7 @@ fn add_to_stream(sums: Sums, place: Place, thread: u32) {
         for (var pair = 0u; pair < place.pairs; pair++) {
             let out = place.out + pair * 2u;
             let has_both = out + 1u < place.end;
-            let at = (place.row + i) * dims.y_stride + out;
+            let at = (place.row + i + dims.head * step.draft_row) * dims.y_stride + out;
             var stream = fma(biased(row, pair, out), vec2f(dims.scale), vec2f(y[at], y[at + 1u]));
             if (!has_both) {
                 stream.y = 0.0;

@@ -18,7 +18,7 @@ fn bounded(scores: vec4f) -> vec4f {
 
 fn leave_scores(n: u32, row: u32, four: u32, position: vec4u, scores: vec4f) {
     let at = vec4u(step.position + row);
-    let seen = (position <= at) & (position + heads.window > at);
+    let seen = (position <= vec4u(last_seen(row))) & (position + heads.window > at);
     shares[n * PLACES + four] = select(vec4f(LOWEST), bounded(scores * heads.scale), seen);
 }
 

@@ -12,6 +12,7 @@ struct Step {
     save_at: u32,    // tokens before the state to save, or UNSAVED
     masks: u32,      // last rows, which read the mask token
     missed: u32,     // tokens before the pending one that a draft reads again if its round is submitted ahead
+    skipped: u32,    // rows from the pending token's on that guess nothing
     lead: u32,       // positions between a row and the token that it reads: 0, or 1 for an MTP layer
 }
 

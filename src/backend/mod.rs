@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
 use crate::model::{Blueprint, CHECKPOINT, Capacity, DeltaHistory, Memory, Mixer, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::target::{Drafting, Queue, Rollback, Translate};
+use crate::target::{Drafting, GuessPass, HiddenReading, Queue, Rollback, Translate};
 use async_trait::async_trait;
 use std::any::Any;
 use std::rc::Rc;
@@ -98,8 +98,14 @@ fn drafting(draft: Option<&Blueprint>) -> Drafting {
     let Some(draft) = draft else { return Drafting::new(0, 0, Rollback::default()) };
     let Capacity { prefill_chunk, max_context, .. } = draft.capacity;
     let mut drafting = Drafting::new(prefill_chunk, max_context, rollback(draft));
-    drafting.read_hidden(draft.kept_positions());
-    drafting.guess_at_once(draft.spec.mask_token);
+    if draft.spec.needs_target() {
+        let with_tokens = draft.plan.context.is_empty();
+        drafting.read_hidden(HiddenReading { kept: draft.kept_positions(), with_tokens });
+    }
+    if let Some(at_once) = draft.spec.at_once {
+        let rows = at_once.is_block.then(|| at_once.rows(at_once.most));
+        drafting.guess_at_once(GuessPass { most: at_once.most, rows });
+    }
     drafting
 }
 

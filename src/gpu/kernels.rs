@@ -46,6 +46,10 @@ pub enum Kernel {
     AddNorm,
     /// Layer norm of rows.
     NormLayer,
+    /// Rows -> rows of another buffer.
+    Copy,
+    /// Normed row and Markov row -> whether a draft goes on.
+    Confide,
     /// Rows -> 8-bit codes, for matmuls with [`Arithmetic::Int8`].
     Quantise,
     /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; lanes are threads.
@@ -215,7 +219,8 @@ impl Kernel {
         let fold = shader!("lib/fold.wgsl");
         let norm = shader!("lib/norm.wgsl");
         let sum = shader!("lib/sum_threads.wgsl");
-        let sampling = shader!("lib/sampling.wgsl");
+        let block = shader!("lib/sampling_block.wgsl");
+        let sampling = concat!(shader!("lib/sampling_block.wgsl"), shader!("lib/sampling.wgsl"));
         let random = shader!("lib/random.wgsl");
         let best = shader!("lib/best.wgsl");
         let max = shader!("lib/max_threads.wgsl");
@@ -230,6 +235,8 @@ impl Kernel {
             Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
             Self::AddNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
+            Self::Confide => vec![step, block, sum, shader!("confide.wgsl")],
+            Self::Copy => vec![step, norm, shader!("copy.wgsl")],
             Self::Quantise => vec![step, shader!("quantise.wgsl")],
             Self::MatmulRows(format, arithmetic, _, epilogues) => {
                 let kernel = vec![shader!("matmul_rows.wgsl")];
@@ -327,8 +334,16 @@ impl Kernel {
     /// independent, so not all are combined.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let mut all =
-            vec![Self::NormRms, Self::AddNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
+        let mut all = vec![
+            Self::NormRms,
+            Self::AddNorm,
+            Self::NormLayer,
+            Self::Copy,
+            Self::Confide,
+            Self::AttentionMerge,
+            Self::Probe,
+            Self::Halves,
+        ];
         all.extend([
             Self::Quantise,
             Self::ShortConv,

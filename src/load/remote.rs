@@ -1,6 +1,6 @@
 //! A target on a server and the files of its tokenizer to a session, with an optional draft model on this machine.
 
-use super::{build_alone, open_assistant, translated, without_assistant};
+use super::{build_alone, open_assistant, without_assistant};
 use crate::backend::server::{self, ServerTarget};
 use crate::backend::{Backend, Device};
 use crate::checkpoint::Texts;
@@ -30,17 +30,15 @@ impl Session {
         if let Some(source) = assistant {
             let built = async {
                 let (device, warning) = Device::open(options, &GpuOptions::default()).await?;
-                let (model, other) = open_assistant(source, options, prompts.context).await?;
+                let opened = open_assistant(source, options, &prompts, None, &mut warnings).await;
+                let (model, tokenizers) = opened?;
                 let model = build_alone(&device, model, false, loaded).await?;
                 warnings.extend(warning);
-                Ok::<_, Error>((model, other))
+                Ok::<_, Error>((model, tokenizers))
             };
             match built.await {
-                Ok((model, other)) => {
-                    if let Some(difference) = prompts.tokenizer.difference(&other) {
-                        warnings.push(translated(&difference));
-                        translator = Some(Translator::new(prompts.tokenizer.clone(), Rc::new(other)));
-                    }
+                Ok((model, tokenizers)) => {
+                    translator = tokenizers.map(|[target, own]| Translator::new(target, own));
                     draft = Some(model);
                 }
                 Err(error) => warnings.push(without_assistant(&error)),

@@ -33,8 +33,23 @@ impl Blueprint {
         capacity: Capacity,
         wanted: WeightDtype,
     ) -> Result<Self> {
+        Self::new_for(None, spec, weights, capacity, wanted)
+    }
+
+    /// Plans a model, or a drafter that shares matrices of its `target`, as [`Self::new`].
+    pub fn new_for<S: Source>(
+        target: Option<&Self>,
+        spec: ModelSpec,
+        weights: &Weights<S>,
+        capacity: Capacity,
+        wanted: WeightDtype,
+    ) -> Result<Self> {
         let plan = Plan::new(&spec);
-        let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
+        let sections = plan.matrices.iter().enumerate().map(|(index, matrix)| {
+            let shared = target.and_then(|target| Some(&target.sections[plan.shared(index, &target.plan)?]));
+            shared.map_or_else(|| sections(weights, matrix, wanted), |shared| Ok(shared.clone()))
+        });
+        let sections = sections.collect::<Result<_>>()?;
         plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
         Ok(Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false })
     }
@@ -45,10 +60,15 @@ impl Blueprint {
     /// As [`Self::new`].
     pub fn take_mtp<S: Source>(&mut self, weights: &Weights<S>, wanted: WeightDtype) -> Result<Option<Self>> {
         let Some(spec) = self.spec.mtp(|tensor| weights.contains(tensor)) else { return Ok(None) };
-        let layer = Self::new(spec, weights, self.capacity, wanted)?;
-        self.spec.hidden_states = HiddenStates::Kept;
-        self.plan = Plan::new(&self.spec);
+        let layer = Self::new_for(Some(self), spec, weights, self.capacity, wanted)?;
+        self.keep_hidden(Vec::new());
         Ok(Some(Self { arithmetic: self.arithmetic, shares_sampler: true, ..layer }))
+    }
+
+    /// Lets the model keep its hidden states after some layers for a drafter, or if there are none, after the final norm.
+    pub fn keep_hidden(&mut self, after: Vec<usize>) {
+        self.spec.hidden_states = HiddenStates::Kept { after };
+        self.plan = Plan::new(&self.spec);
     }
 
     /// Plans a model as if its matrices were stored as f16.
@@ -102,10 +122,7 @@ impl Blueprint {
     /// Returns the number of latest positions whose hidden states are kept for a drafter: twice those of a pass, so that the drafter need not
     /// read after each.
     pub fn kept_positions(&self) -> usize {
-        match self.spec.hidden_states {
-            HiddenStates::Unkept => 0,
-            HiddenStates::Kept | HiddenStates::Read { .. } => 2 * self.capacity.prefill_chunk.max(32),
-        }
+        if self.spec.hidden_parts() == 0 { 0 } else { 2 * self.capacity.prefill_chunk.max(32) }
     }
 
     /// Returns the layout of the history of a short convolution.

@@ -4,9 +4,10 @@ use super::architecture::{Architecture, AttentionScale, Facts, ProjectionBias, R
 use super::config_experts::experts;
 use super::config_layers::layers;
 use super::config_rope::ropes;
+use super::drafter::drafter;
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{Activation, HiddenStates, LayerSpec, Mlp, ModelSpec, TokenSpec};
+use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, TokenSpec};
 use crate::error::Result;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
@@ -39,6 +40,10 @@ const REFUSED: [&str; 10] = [
 /// [`Error::UnsupportedArchitecture`](crate::Error::UnsupportedArchitecture).
 pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<ModelSpec> {
     let mut keys = Keys::parse(FILE, config)?;
+    if keys.optional("dflash_config").is_some() {
+        // Such drafters have the layers of Qwen3, whatever their target.
+        keys = keys.with("model_type", Architecture::Qwen3.facts().model_type.into());
+    }
     if let Some(architecture) = Architecture::of_multimodal(keys.text("model_type", None)?) {
         keys = keys.with("model_type", architecture.facts().model_type.into()).with_all_of("text_config")?;
     }
@@ -112,6 +117,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         ropes.truncate(1);
     }
     let vocab_size = keys.count("vocab_size", 1..=1 << 20)?;
+    let (hidden_states, at_once, markov) = drafter(&keys, vocab_size)?;
     let multiplier = |key| if facts.multipliers { Ok(keys.number_or(key, FACTORS, 1.0)? as f32) } else { Ok(1.0) };
     Ok(ModelSpec {
         architecture,
@@ -152,11 +158,9 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         logit_cap: cap(&keys, "final_logit_softcapping", facts.logit_cap)?,
         ropes,
         layers,
-        hidden_states: HiddenStates::Unkept,
-        mask_token: match keys.optional("pard_token") {
-            Some(_) => Some(keys.count("pard_token", 0..=vocab_size - 1)? as u32),
-            None => None,
-        },
+        hidden_states,
+        at_once,
+        markov,
         bos_token_id: keys.tokens("bos_token_id", facts.bos_token_id.as_slice())?.first().copied(),
         eos_token_id: keys.tokens("eos_token_id", facts.eos_token_id)?,
     })

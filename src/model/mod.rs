@@ -6,6 +6,7 @@ mod config;
 mod config_experts;
 mod config_layers;
 mod config_rope;
+mod drafter;
 mod elements;
 mod history;
 mod keys;
@@ -23,6 +24,7 @@ pub use architecture::{Architecture, NormKind, Residual};
 pub use blueprint::{Blueprint, Capacity, Memory, Section, adjacent};
 pub use config::{parse_config, parse_tokens, spec_of_gguf};
 pub use config_rope::yarn_growth;
+pub use drafter::{AtOnce, HiddenStates, Markov};
 pub use elements::Elements;
 pub use history::{CHECKPOINT, ConvHistory, DeltaHistory};
 pub use layout::{Layout, Part};
@@ -32,7 +34,7 @@ pub use plan::{MatrixId, MatrixPlan, Plan, VectorId, VectorPlan};
 pub use rope::rotary_table;
 pub use rope_spec::{QueryGrowth, RopeScaling, RopeSpec};
 pub use spec::{
-    Activation, AttentionGate, AttentionSpec, DeltaSpec, ExpertScores, Experts, HiddenStates, LayerSpec, Mixer,
-    ModelSpec, QkNorm, TokenSpec,
+    Activation, AttentionGate, AttentionSpec, DeltaSpec, ExpertScores, Experts, LayerSpec, Mixer, ModelSpec, QkNorm,
+    TokenSpec,
 };
 pub(crate) use stored::{stored_rows, vector};

@@ -1,7 +1,7 @@
 //! Names of a checkpoint's tensors, and their layout.
 
+mod drafter;
 mod experts;
-mod mtp;
 
 pub use experts::ExpertNames;
 pub(super) use experts::{GGUF_GPT_OSS, GPT_OSS, GRANITE_MOE, LFM2_MOE};

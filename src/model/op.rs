@@ -27,6 +27,20 @@ pub enum Op {
         /// `true`: only rows whose logits are needed.
         head: bool,
     },
+    /// Ends a draft before a token that its drafter expects to be rejected: normed and Markov rows, at the token's row -> the step.
+    Confide {
+        /// Weights of the normed row and of the Markov row [hidden + rank].
+        weights: VectorId,
+        /// Bias [1].
+        bias: VectorId,
+    },
+    /// Residual -> kept hidden states, at the rows' positions.
+    KeepHidden {
+        /// Index of these hidden states among those of a position.
+        part: usize,
+    },
+    /// Kept hidden states at the rows' positions -> joined.
+    TakeHidden,
     /// Rows -> normalised, added to others, which are then multiplied by a factor.
     AddNorm {
         /// Rows to read.
@@ -144,13 +158,15 @@ pub enum Table {
     Positions,
     /// Tokens: added to the inputs of all layers.
     LayerInputs,
+    /// Tokens: a Markov row, for the logits after them.
+    Markov,
 }
 
 impl Table {
     /// Returns the factor for the sum of a row and what it is added to.
     pub fn factor(self) -> f32 {
         match self {
-            Self::Tokens | Self::Positions => 1.0,
+            Self::Tokens | Self::Positions | Self::Markov => 1.0,
             // Keeps the variance of a sum of two.
             Self::LayerInputs => std::f32::consts::FRAC_1_SQRT_2,
         }
@@ -170,10 +186,10 @@ pub enum HiddenRows {
     Kept,
     /// Kept hidden states, each one position after a row's.
     KeptNext,
-    /// First half of pairs [2 hidden], for an embedding.
-    PairEmbedding,
-    /// Second half of pairs [2 hidden], for a hidden state.
-    PairHidden,
+    /// First half of joined rows [2 hidden], for an embedding.
+    JoinedEmbedding,
+    /// Second half of joined rows [2 hidden], for a hidden state.
+    JoinedHidden,
 }
 
 /// Input of a matmul.
@@ -187,8 +203,10 @@ pub enum Input {
     Mixed,
     /// Rows of the MLP [intermediate], or gated layer inputs.
     Mlp,
-    /// Pairs of an embedding and a hidden state [2 hidden].
-    Pairs,
+    /// An embedding and a hidden state [2 hidden], or hidden states after several layers, side by side.
+    Joined,
+    /// Markov rows [rank].
+    Markov,
 }
 
 /// Destination of a matmul's result: the epilogue.
@@ -230,6 +248,11 @@ pub enum Output {
         activation: Activation,
         /// Layer whose input multiplies the result.
         input_of: Option<usize>,
+    },
+    /// Added to the logits of a draft token.
+    MoreLogits {
+        /// Zeros [vocab].
+        bias: VectorId,
     },
     /// Logits, with their bias, factor and bound.
     Logits {

@@ -1,16 +1,17 @@
 //! Compiles a [`ModelSpec`] to a [`Plan`]: the matrices made from tensors, and the ordered kernel calls of a forward pass.
 
 mod display;
+mod drafter;
 mod experts;
 mod mixers;
-mod mtp;
 
 use super::architecture::{NormKind, Residual};
+use super::drafter::HiddenStates;
 use super::elements::Elements;
 use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
 use super::op::{HiddenRows, Input, Op, Output, Table};
-use super::spec::{HiddenStates, LayerSpec, Mixer, ModelSpec};
+use super::spec::{LayerSpec, Mixer, ModelSpec};
 use std::ops::Range;
 use std::slice;
 
@@ -19,8 +20,12 @@ use std::slice;
 pub struct Plan {
     /// Matrices on the GPU, in the dtype of the checkpoint.
     pub matrices: Vec<MatrixPlan>,
+    /// Embedding table and LM head.
+    pub tables: [MatrixId; 2],
     /// Small vectors on the GPU, in f32.
     pub vectors: Vec<VectorPlan>,
+    /// Steps from a target's hidden states to the KV cache, for a drafter that reads no tokens; none for other models.
+    pub context: Vec<Op>,
     /// Steps from token ids to the residual stream and the KV cache.
     pub body: Vec<Op>,
     /// Steps of each layer, as ranges of the body.
@@ -29,6 +34,8 @@ pub struct Plan {
     pub kept: Vec<Op>,
     /// Steps from the residual stream to logits, for the rows that need them.
     pub head: Vec<Op>,
+    /// Steps from a token to a correction of the logits after it, after the head, for each draft token; none without a Markov head.
+    pub markov: Vec<Op>,
 }
 
 /// Index into [`Plan::matrices`].
@@ -94,8 +101,7 @@ impl Plan {
         if spec.layer_input_size > 0 {
             build.layer_inputs();
         }
-        let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. });
-        if is_mtp {
+        if matches!(spec.hidden_states, HiddenStates::Read { .. }) {
             build.mtp_input();
         }
         for layer in 0..spec.layers.len() {
@@ -111,23 +117,37 @@ impl Plan {
         let part = [Part::whole(names.head.into(), spec.vocab_size)];
         let bias = build.bias(spec.head_bias, "lm head", &part, RowOrder::Stacked);
         let output = Output::Logits { bias };
-        let (kept, head) = if is_mtp {
-            // The target has these matrices.
-            [embedding, head].iter().for_each(|shared| build.matrices[shared.0].is_shared = true);
-            (Vec::new(), build.mtp_head(head, output))
+        let tables = [embedding, head];
+        if spec.needs_target() {
+            tables.iter().for_each(|shared| build.matrices[shared.0].is_shared = true);
+        }
+        let (mut kept, mut context) = (build.keep_after(spec.layers.len() - 1), Vec::new());
+        let head = if let HiddenStates::Read { .. } = spec.hidden_states {
+            build.mtp_head(head, output)
         } else {
             let norm = build.norm("final norm", names.final_norm, true);
-            let keep = || norm.clone().keeping();
-            let kept = (spec.hidden_states == HiddenStates::Kept).then(keep);
-            (kept.into_iter().collect(), vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output }])
+            match &spec.hidden_states {
+                HiddenStates::Kept { after } if after.is_empty() => kept = Some(norm.clone().keeping()),
+                HiddenStates::Context { .. } => context = build.context(&layers),
+                _ => {}
+            }
+            vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output }]
         };
+        let markov = spec.markov.map(|markov| build.markov(&markov)).unwrap_or_default();
         let Builder { matrices, vectors, body, .. } = build;
-        Self { matrices, vectors, body, layers, kept, head }
+        Self { matrices, tables, vectors, context, body, layers, kept: kept.into_iter().collect(), head, markov }
+    }
+
+    /// Returns the matrix of `target` that a drafter uses as its own; `None`: it has its own.
+    pub fn shared(&self, matrix: usize, target: &Self) -> Option<usize> {
+        let is_shared = self.matrices[matrix].is_shared;
+        let table = self.tables.iter().position(|table| is_shared && table.0 == matrix)?;
+        Some(target.tables[table].0)
     }
 
     /// Returns the matrices of matmuls in order: all but embedding tables that are not also the LM head.
     pub fn multiplied(&self) -> impl Iterator<Item = MatrixId> {
-        self.body.iter().chain(&self.head).filter_map(|op| match op {
+        self.body.iter().chain(&self.head).chain(&self.markov).filter_map(|op| match op {
             Op::Matmul { matrix, .. } => Some(*matrix),
             _ => None,
         })
@@ -268,6 +288,8 @@ impl Builder<'_> {
             let norm = self.norm(&label("attention norm"), &name(names.attention_norm), false);
             self.body.push(norm);
         }
+        // After the norm, so that it stays fused into the layer before.
+        self.keep_before(layer);
         let (o, cols) = match mixer {
             Mixer::Attention(attention) => {
                 self.attention(layer, attention, input);

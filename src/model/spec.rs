@@ -1,6 +1,7 @@
 //! Description of a model: enough to plan every kernel call without reading `config.json` again.
 
 use super::architecture::{Architecture, NormKind, Residual};
+use super::drafter::{AtOnce, HiddenStates, Markov};
 use super::names::{Names, Naming};
 use super::op::Table;
 use super::rope_spec::RopeSpec;
@@ -71,30 +72,16 @@ pub struct ModelSpec {
     pub ropes: Vec<RopeSpec>,
     /// One entry per layer.
     pub layers: Vec<LayerSpec>,
-    /// Use of the hidden states after the final norm.
+    /// Use of hidden states, by a target and its drafter.
     pub hidden_states: HiddenStates,
-    /// Token that stands for one to guess, if the model guesses several in one pass (An et al. 2025, "PARD"); `None`: it guesses one.
-    pub mask_token: Option<u32>,
+    /// Pass in which the model, a drafter, guesses several tokens; `None`: a pass guesses one.
+    pub at_once: Option<AtOnce>,
+    /// Correction of its logits by the tokens before; `None`: there is none.
+    pub markov: Option<Markov>,
     /// Token that begins a text; `None`: there is none.
     pub bos_token_id: Option<u32>,
     /// Tokens that end a text.
     pub eos_token_id: Vec<u32>,
-}
-
-/// Use of the hidden states of a target after its final norm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HiddenStates {
-    /// Only the LM head reads them.
-    Unkept,
-    /// A target keeps those of the latest positions for its MTP layer.
-    Kept,
-    /// An MTP layer reads those of its target: it predicts a token from the token before it and the hidden state before that one, and
-    /// then from its own output (multi-token prediction).
-    Read {
-        /// Layers of the target.
-        layers: usize,
-    },
 }
 
 /// Token facts that texts need, for a local model or one on a server.
@@ -358,26 +345,8 @@ impl ModelSpec {
     pub(super) fn layer_tensor(&self, layer: usize, suffix: &str) -> String {
         match self.hidden_states {
             HiddenStates::Read { .. } => self.mtp_tensor(&format!("{}.{suffix}", self.naming.mtp().layer)),
-            HiddenStates::Kept | HiddenStates::Unkept => format!("{}.{layer}.{suffix}", self.names().layers),
+            _ => format!("{}.{layer}.{suffix}", self.names().layers),
         }
-    }
-
-    /// Returns the name of a tensor of the model's MTP layer.
-    pub(super) fn mtp_tensor(&self, name: &str) -> String {
-        let layers = match self.hidden_states {
-            HiddenStates::Read { layers } => layers,
-            HiddenStates::Kept | HiddenStates::Unkept => self.layers.len(),
-        };
-        name.replace("{i}", &layers.to_string())
-    }
-
-    /// Returns the MTP layer of the model's checkpoint; `None`: it has none. `contains(tensor)`: true if the checkpoint has it.
-    pub fn mtp(&self, contains: impl FnOnce(&str) -> bool) -> Option<Self> {
-        let mark = self.mtp_tensor(self.naming.mtp().fc) + ".weight";
-        let layer = self.layers.iter().rev().find(|layer| layer.attention().is_some())?;
-        let hidden_states = HiddenStates::Read { layers: self.layers.len() };
-        let has_one = self.architecture.facts().mtp && contains(&mark);
-        has_one.then(|| Self { layers: vec![layer.clone()], hidden_states, mask_token: None, ..self.clone() })
     }
 
     /// Returns what is added to the mean square of a projection to a layer's input. The norm is that of the projection times
@@ -390,7 +359,7 @@ impl ModelSpec {
     pub fn table_scale(&self, table: Table) -> f32 {
         match table {
             Table::Tokens => self.embedding_scale,
-            Table::Positions => 1.0,
+            Table::Positions | Table::Markov => 1.0,
             Table::LayerInputs => (self.layer_input_size as f32).sqrt(),
         }
     }

@@ -4,7 +4,7 @@ use super::{Instances, Parallel, Translated};
 use crate::backend::Device;
 use crate::error::Result;
 use crate::gpu::{DeviceInfo, GpuOptions};
-use crate::load::{ModelFiles, load_alone, open_assistant, translated, without_assistant};
+use crate::load::{ModelFiles, load_alone, open_assistant, without_assistant};
 use crate::model::Memory;
 use crate::options::{Arithmetic, ArithmeticChoice, DeviceChoice, LoadOptions};
 use crate::session::{Generator, Prompts};
@@ -56,13 +56,10 @@ impl PreparedParts {
     ) -> Self {
         let (mut with_drafter, mut translator) = (false, None);
         if let Some(assistant) = assistant {
-            let opened = open_assistant(assistant, options, prompts.context).await;
-            match opened.map(|(_, other)| (prompts.tokenizer.difference(&other), other)) {
+            match open_assistant(assistant, options, &prompts, None, &mut warnings).await {
                 Err(error) => warnings.push(without_assistant(&error)),
-                Ok((None, _)) => with_drafter = true,
-                Ok((Some(difference), other)) => {
-                    warnings.push(translated(&difference));
-                    translator = Some(Translator::new(prompts.tokenizer.clone(), Rc::new(other)));
+                Ok((_, tokenizers)) => {
+                    translator = tokenizers.map(|[target, own]| Translator::new(target, own));
                     with_drafter = true;
                 }
             }

@@ -128,9 +128,12 @@ impl Learned {
         engine.truncate(0);
         let [_, drafter] = engine.models();
         let spec = drafter.as_ref().map(|model| model.spec);
-        timings.at_once = spec.is_some_and(|spec| spec.mask_token.is_some());
-        let reads_hidden = spec.is_some_and(|spec| matches!(spec.hidden_states, HiddenStates::Read { .. }));
-        let on_device = if reads_hidden { Origin::Mtp } else { Origin::DraftModel };
+        timings.at_once = spec.is_some_and(|spec| spec.at_once.is_some());
+        let on_device = match spec.map(|spec| &spec.hidden_states) {
+            Some(HiddenStates::Read { .. }) => Origin::Mtp,
+            Some(HiddenStates::Context { .. }) => Origin::Dflash,
+            _ => Origin::DraftModel,
+        };
         Self { lookahead: None, adaptive: Adaptive::new(timings).on_device(on_device), on_device }
     }
 

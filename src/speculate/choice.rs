@@ -44,7 +44,7 @@ impl RoundsBy {
             Origin::Prediction => &mut self.prediction,
             Origin::Lookup => &mut self.lookup,
             Origin::Grammar => &mut self.grammar,
-            Origin::DraftModel | Origin::Mtp | Origin::Target => &mut self.draft_model,
+            Origin::DraftModel | Origin::Mtp | Origin::Dflash | Origin::Target => &mut self.draft_model,
         } += 1;
     }
 }

@@ -45,6 +45,8 @@ pub enum Origin {
     DraftModel,
     /// The MTP layer of the target's checkpoint; the target agreed.
     Mtp,
+    /// A block drafter that reads hidden states of the target (DFlash); the target agreed.
+    Dflash,
     /// Prompt lookup; the target agreed.
     Lookup,
     /// The text that the caller expects; the target agreed.
@@ -61,6 +63,7 @@ impl Origin {
         match self {
             Self::DraftModel => "draft model",
             Self::Mtp => "MTP layer",
+            Self::Dflash => "DFlash drafter",
             Self::Lookup => "prompt lookup",
             Self::Prediction => "prediction",
             Self::Target => "target",

@@ -25,15 +25,33 @@ pub struct Drafting {
     context: usize,
     /// Lengths to which its cache can be cut.
     rollback: Rollback,
-    /// Latest positions whose hidden states the target keeps for it; 0: it reads tokens alone. Otherwise it reads a token with the hidden
-    /// state before it, so its text begins with the second token.
-    kept: usize,
-    /// Token that stands for one to guess, if it guesses several in one pass.
-    mask: Option<u32>,
+    /// Hidden states of the target that it reads; `None`: it reads tokens alone.
+    hidden: Option<HiddenReading>,
+    /// Pass in which it guesses several tokens; `None`: a pass guesses one.
+    at_once: Option<GuessPass>,
     /// Tokens of its text that it has read. Unused with another tokenizer.
     read: usize,
     /// Text in its own tokens, if it has another tokenizer.
     translation: Option<Translation>,
+}
+
+/// Hidden states of a target that a draft model reads.
+#[derive(Debug, Clone, Copy)]
+pub struct HiddenReading {
+    /// Latest positions whose hidden states the target keeps.
+    pub kept: usize,
+    /// `true`: it reads each with the token after it, and predicts the token after that; so its text begins with the second token.
+    /// `false`: it reads them alone, and the pending token and those that it guesses in passes of their own.
+    pub with_tokens: bool,
+}
+
+/// Pass in which a draft model guesses several tokens.
+#[derive(Debug, Clone, Copy)]
+pub struct GuessPass {
+    /// Most tokens.
+    pub most: usize,
+    /// Rows from the pending token's on, if each pass has as many; `None`: one per token.
+    pub rows: Option<usize>,
 }
 
 /// The text in the tokens of a draft model with another tokenizer.
@@ -69,46 +87,69 @@ impl Drafting {
     /// Creates the state of a draft model that has read nothing, reads at most `chunk` tokens at a time and has `context` positions. It has
     /// the target's tokenizer, unless [`Drafting::translate_by`] is called.
     pub fn new(chunk: usize, context: usize, rollback: Rollback) -> Self {
-        Self { chunk, context, rollback, kept: 0, mask: None, read: 0, translation: None }
+        Self { chunk, context, rollback, hidden: None, at_once: None, read: 0, translation: None }
     }
 
-    /// Declares that the draft model reads hidden states, and that the target keeps those of `positions` positions.
-    pub fn read_hidden(&mut self, positions: usize) {
-        self.kept = positions;
+    /// Declares that the draft model reads hidden states of the target.
+    pub fn read_hidden(&mut self, hidden: HiddenReading) {
+        self.hidden = Some(hidden);
     }
 
-    /// Declares that the draft model guesses several tokens in one pass, in rows that read the token `mask`.
-    pub fn guess_at_once(&mut self, mask: Option<u32>) {
-        self.mask = mask;
+    /// Declares that the draft model guesses several tokens in a pass.
+    pub fn guess_at_once(&mut self, pass: GuessPass) {
+        self.at_once = Some(pass);
     }
 
-    /// Returns the token that stands for one to guess, if the draft model guesses several in one pass.
-    pub fn mask(&self) -> Option<u32> {
-        self.mask
-    }
-
-    /// Returns true if only the first token after a text that it has read counts as read: it guessed the others, or their hidden states.
-    fn reads_again(&self) -> bool {
-        self.kept > 0 || self.mask.is_some()
+    /// Returns true if the draft model reads hidden states alone, in passes before those that guess.
+    pub fn reads_context(&self) -> bool {
+        self.hidden.is_some_and(|hidden| !hidden.with_tokens)
     }
 
     /// Returns the positions between a token in the target's text and in that of the draft model.
     pub fn lead(&self) -> usize {
-        usize::from(self.kept > 0)
+        usize::from(self.hidden.is_some_and(|hidden| hidden.with_tokens))
+    }
+
+    /// Returns the rows of a draft of `steps` tokens, from the pending token's on, over all passes.
+    pub fn rows(&self, steps: usize) -> usize {
+        self.at_once.and_then(|pass| pass.rows).unwrap_or(steps)
+    }
+
+    /// Returns the passes of a draft of `steps` tokens that follows `missed` tokens: the first position of each, as tokens after the pending
+    /// one or before it, and its rows.
+    pub fn passes(&self, missed: usize, steps: usize) -> Vec<(isize, usize)> {
+        if self.reads_context() {
+            return vec![(0, self.rows(steps))];
+        }
+        let first = if self.at_once.is_some() { self.rows(steps) } else { 1 };
+        let later = if self.at_once.is_some() { 1 } else { steps };
+        let passes = [(-(missed as isize), missed + first)].into_iter();
+        passes.chain((1..later).map(|step| (step as isize, 1))).collect()
+    }
+
+    /// Returns the most tokens before the pending one that it reads in a round.
+    fn most_missed(&self) -> usize {
+        // After a round, hidden states of all its rows may be new.
+        if self.reads_context() { MAX_DRAFT + 1 } else { READ_IN_ROUND }
     }
 
     /// Returns the position and tokens of the next chunk to read before the target computes `rows` rows, which would replace the hidden
     /// states that it needs.
     pub fn due(&self, cached: &[u32], rows: usize) -> Option<(usize, Vec<u32>)> {
-        let text = cached.get(1..).filter(|_| self.kept > 0)?;
-        let unread = text.get(self.read..).filter(|unread| unread.len() + 1 + rows > self.kept)?;
+        let (kept, lead) = (self.hidden?.kept, self.lead());
+        let unread = cached.get(lead..)?.get(self.read..).filter(|unread| unread.len() + lead + rows > kept)?;
         Some((self.read, unread.chunks(self.chunk).next()?.to_vec()))
     }
 
     /// Returns the tokens before the pending one that a draft of `steps` steps reads if its round is submitted ahead. One is the last of
     /// the draft before.
     pub fn missed_ahead(&self, steps: usize) -> usize {
-        if self.reads_again() { steps.min(READ_IN_ROUND) } else { 1 }
+        match (self.hidden, self.at_once) {
+            _ if self.reads_context() => steps + 1,
+            (None, None) => 1,
+            // It guessed the other tokens, or their hidden states.
+            _ => steps.min(READ_IN_ROUND),
+        }
     }
 
     /// Declares that the draft model has another tokenizer.
@@ -162,9 +203,9 @@ impl Drafting {
     /// Returns the position and tokens of the next chunk that the draft model must read. The chunk is empty if the rest fits into a round,
     /// or if its context has no room for a draft anyway.
     pub fn missed(&mut self, cached: &[u32], pending: u32) -> Result<(usize, Vec<u32>)> {
-        let (chunk, context) = (self.chunk, self.context);
+        let (chunk, context, most) = (self.chunk, self.context, self.most_missed());
         let Some((head, _, read)) = self.text(cached, pending)? else { return Ok((0, Vec::new())) };
-        let missed = head.len().saturating_sub(read + READ_IN_ROUND);
+        let missed = head.len().saturating_sub(read + most);
         let count = if head.len() >= context { 0 } else { missed.min(chunk) };
         Ok((read, head[read..][..count].to_vec()))
     }
@@ -254,13 +295,20 @@ impl Drafting {
     pub fn plan(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Option<DraftPlan>> {
         // The number of target tokens in a translation is not known yet.
         let most = if self.is_translated() && room > 0 { MAX_DRAFT } else { room };
-        let (context, rows) = (self.context, self.mask.map(|_| self.chunk.max(MAX_DRAFT + 1)));
+        let (context, at_once, most_missed) = (self.context, self.at_once, self.most_missed());
+        let pass_rows = self.chunk.max(MAX_DRAFT + 1);
+        let reads_before = self.reads_context();
         let Some((head, last, read)) = self.text(cached, pending)? else { return Ok(None) };
         let (position, missed) = (head.len(), &head[read..]);
-        let steps = count.min(most).min(context.saturating_sub(position));
-        // In one pass with the missed tokens.
-        let steps = rows.map_or(steps, |rows| steps.min(rows.saturating_sub(missed.len())));
-        let possible = steps > 0 && missed.len() <= READ_IN_ROUND;
+        let left = context.saturating_sub(position);
+        let mut steps = count.min(most).min(left);
+        if let Some(pass) = at_once {
+            // In one pass with the missed tokens.
+            let rows = pass_rows - if reads_before { 0 } else { missed.len() };
+            let has_room = pass.rows.is_none_or(|rows| rows <= left);
+            steps = if has_room { steps.min(pass.most).min(rows) } else { 0 };
+        }
+        let possible = steps > 0 && missed.len() <= most_missed;
         if !possible {
             return Ok(None);
         }
@@ -282,8 +330,11 @@ impl Drafting {
         if drafted.is_empty() {
             return Ok(drafted);
         }
-        // It has read all but the last token that it wrote.
-        let read = if self.reads_again() { position + 1 } else { position + drafted.len() };
+        // It has read all but the last token that it wrote, unless it guessed the others, or their hidden states.
+        let read = match (self.hidden, self.at_once) {
+            (None, None) => position + drafted.len(),
+            _ => position + usize::from(!self.reads_context()),
+        };
         self.rollback.computed(saved, position - missed, missed + drafted.len());
         let Some(Translation { by, text, read: read_own }) = &mut self.translation else {
             self.read = read;

@@ -22,7 +22,7 @@ use foretoken::internals::backend::cpu::{CpuBackend, CpuModel, Processor};
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};
-use foretoken::internals::model::{AttentionSpec, Blueprint, Capacity, ModelSpec};
+use foretoken::internals::model::{AttentionSpec, Blueprint, Capacity, HiddenStates, ModelSpec};
 use foretoken::internals::weights::{Dtype, Folder, InMemory, Source, Weights, narrow, widen};
 use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
@@ -137,22 +137,35 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
 
 /// Loads a target with its MTP layer on a GPU, and on the CPU.
 pub fn mtp_backends(gpu: &Rc<Gpu>, folder: &Path, capacity: Capacity) -> [Box<dyn Backend>; 2] {
+    let (mut target, weights) = blueprint(folder, capacity);
+    let layer = target.take_mtp(&weights, WeightDtype::Auto).unwrap().expect("an MTP layer");
+    backends(gpu, [(target, &weights), (layer, &weights)])
+}
+
+/// Loads a target with a drafter of its hidden states on a GPU, and on the CPU.
+pub fn block_backends(gpu: &Rc<Gpu>, folders: [&Path; 2], capacity: Capacity) -> [Box<dyn Backend>; 2] {
+    let (mut target, weights) = blueprint(folders[0], capacity);
+    let drafter = run(checkpoint::open(Folder::open(folders[1]).unwrap(), None)).unwrap();
+    let spec = drafter.spec().clone().for_target(&target.spec, |tensor| drafter.weights().contains(tensor)).unwrap();
+    let HiddenStates::Context { after } = spec.hidden_states.clone() else { panic!("not a block drafter") };
+    let own = Blueprint::new_for(Some(&target), spec, drafter.weights(), capacity, WeightDtype::Auto).unwrap();
+    target.keep_hidden(after);
+    backends(gpu, [(target, &weights), (Blueprint { shares_sampler: true, ..own }, drafter.weights())])
+}
+
+/// Loads a target and a drafter that shares its matrices on a GPU, and on the CPU.
+fn backends(gpu: &Rc<Gpu>, models: [(Blueprint, &Weights<Folder>); 2]) -> [Box<dyn Backend>; 2] {
+    let [(target, weights), (drafter, own)] = models;
     run(async {
-        let (mut blueprint, weights) = blueprint(folder, capacity);
-        let layer = blueprint.take_mtp(&weights, WeightDtype::Auto).unwrap().expect("an MTP layer");
-        let buffers = RoundBuffers::new(gpu, &capacity, blueprint.spec.vocab_size).unwrap();
-        let load = async |blueprint: &Blueprint, target: Option<&GpuModel>| {
-            GpuModel::load(gpu, blueprint, Some(&weights), &buffers, target, &mut |_| ()).await.unwrap()
-        };
-        let target = load(&blueprint, None).await;
-        let drafter = load(&layer, Some(&target)).await;
-        let mut on_gpu = GpuBackend::new(gpu, buffers.clone(), target, Some(drafter)).unwrap();
+        let buffers = RoundBuffers::new(gpu, &target.capacity, target.spec.vocab_size).unwrap();
+        let model = GpuModel::load(gpu, &target, Some(weights), &buffers, None, &mut |_| ()).await.unwrap();
+        let draft = GpuModel::load(gpu, &drafter, Some(own), &buffers, Some(&model), &mut |_| ()).await.unwrap();
+        let mut on_gpu = GpuBackend::new(gpu, buffers.clone(), model, Some(draft)).unwrap();
         on_gpu.check_invariance().await.unwrap();
         let processor = Rc::new(Processor::new(None));
-        let target = CpuModel::load(&processor, &blueprint, &weights, None, &mut |_| ()).await.unwrap();
-        let drafter = CpuModel::load(&processor, &layer, &weights, Some(&target), &mut |_| ()).await.unwrap();
-        let on_cpu = CpuBackend::new(target, Some(drafter));
-        [Box::new(on_gpu) as Box<dyn Backend>, Box::new(on_cpu)]
+        let model = CpuModel::load(&processor, &target, weights, None, &mut |_| ()).await.unwrap();
+        let draft = CpuModel::load(&processor, &drafter, own, Some(&model), &mut |_| ()).await.unwrap();
+        [Box::new(on_gpu) as Box<dyn Backend>, Box::new(CpuBackend::new(model, Some(draft)))]
     })
 }
 

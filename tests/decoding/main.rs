@@ -13,3 +13,4 @@ mod range;
 mod recovery;
 mod rejection;
 mod shift;
+mod trained;

@@ -27,6 +27,8 @@ pub struct LayerHeads {
     pub rotary: usize,
     /// Positions that a row attends to, itself included.
     pub window: usize,
+    /// `true`: a row also attends to all rows of its pass.
+    pub sees_pass: bool,
     /// Factor for the scores.
     pub scale: f32,
     /// Bound of the scores; `None`: no bound.
@@ -169,6 +171,7 @@ impl Cache {
                     sinks: &sinks[kv_head * group / head_dim..][..group / head_dim],
                     position: before + first,
                     rows,
+                    after: if self.heads.sees_pass { self.positions } else { 0 },
                     products: Vec::new(),
                     out,
                 };
@@ -198,6 +201,8 @@ struct Together<'a> {
     sinks: &'a [f32],
     position: usize,
     rows: usize,
+    /// Positions that each row sees at least.
+    after: usize,
     /// Products of keys, from the first visible one on, and queries [positions / 4, rows, heads, 4].
     products: Vec<[f32; 4]>,
     /// [rows, heads, head_dim].
@@ -207,7 +212,7 @@ struct Together<'a> {
 impl Together<'_> {
     fn seen(&self, row: usize) -> Range<usize> {
         let end = self.position + row + 1;
-        end.saturating_sub(self.heads.window)..end
+        end.saturating_sub(self.heads.window)..end.max(self.after)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_likely};
 use crate::target::{DRAFT_MODEL, Draft, Drafting, Logprobs, MAX_DRAFT, Queue, Rollback, Target, Verified};
 use async_trait::async_trait;
+use std::slice;
 
 /// Target and optional draft model.
 pub struct CpuBackend {
@@ -49,7 +50,7 @@ impl CpuBackend {
         let Some(model) = &mut self.draft else { return Ok(()) };
         while let Some((position, chunk)) = self.drafting.due(&self.cached, rows) {
             let states = self.drafting.chunk(position, chunk.len());
-            model.forward(&chunk, position, states, 0..0)?;
+            model.read_text(&chunk, position, states)?;
         }
         Ok(())
     }
@@ -81,12 +82,30 @@ impl CpuBackend {
             text.push(id);
             Ok((id, confident && goes_on))
         };
-        let drafted = match self.drafting.mask() {
-            Some(mask) => {
-                let guess = async |position, tokens: &[u32], states, count| {
-                    let (last, masks) = (tokens.len() - 1, vec![mask; count - 1]);
-                    let rows = model.forward(&[tokens, &masks].concat(), position, states, last..last + count)?;
-                    (0..count).map(|row| choose_next(rows.row(row), position + last + row)).collect()
+        let reads_context = self.drafting.reads_context();
+        let drafted = match model.spec().at_once {
+            Some(at_once) => {
+                let guess = async |mut position, mut tokens: &[u32], states, count| {
+                    if reads_context && let Some((pending, missed)) = tokens.split_last() {
+                        model.read_text(missed, position, states)?;
+                        (position, tokens) = (position + missed.len(), slice::from_ref(pending));
+                    }
+                    let (last, masks) = (tokens.len() - 1, vec![at_once.mask_token; at_once.rows(count) - 1]);
+                    let first = last + at_once.skipped;
+                    let read = [tokens, &masks].concat();
+                    let [rows, normed] = model.forward_with_hidden(&read, position, states, first..first + count)?;
+                    let (mut guesses, mut before) = (Vec::<(u32, bool)>::new(), tokens[last]);
+                    for row in 0..count {
+                        let mut logits = rows.part(row..row + 1);
+                        let confidence = model.correct(before, normed.part(row..row + 1), &mut logits);
+                        if confidence.is_some_and(|confidence| confidence < sampling.confidence) {
+                            break;
+                        }
+                        let (id, goes_on) = choose_next(logits.row(0), position + last + row)?;
+                        guesses.push((id, goes_on || confidence.is_some()));
+                        before = id;
+                    }
+                    Ok(guesses)
                 };
                 self.drafting.guess_tokens(&self.cached, pending, [count, room], guess).await?
             }
@@ -187,7 +206,7 @@ impl Target for CpuBackend {
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &mut self.draft else { return Ok(0) };
-        let read = async |position, chunk: &[u32], states| model.forward(chunk, position, states, 0..0).map(drop);
+        let read = async |position, chunk: &[u32], states| model.read_text(chunk, position, states);
         self.drafting.catch_up(&self.cached, pending, read).await
     }
 

@@ -77,11 +77,8 @@ impl CpuModel {
             let others = processor.others.as_ref();
             // Matrices that are only looked up stay on this thread.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
-            let is_same = |plan: &MatrixPlan| matrix.is_shared && plan.layout == matrix.layout;
-            if let Some(same) = target.and_then(|target| {
-                let index = target.blueprint.plan.matrices.iter().position(is_same)?;
-                target.memory.matrices.get(index)
-            }) {
+            let shared = |target: &'_ Self| plan.shared(index, &target.blueprint.plan);
+            if let Some(same) = target.and_then(|target| target.memory.matrices.get(shared(target)?)) {
                 matrices.push(same.clone());
                 continue;
             }
@@ -129,6 +126,7 @@ impl CpuModel {
                 head_dim: attention.head_dim,
                 rotary: rope.map_or(0, |rope| rope.rotary_dim),
                 window: attention.window.unwrap_or(usize::MAX),
+                sees_pass: spec.at_once.is_some_and(|at_once| at_once.is_block),
                 scale: spec.attention_scale,
                 cap: spec.attention_cap,
                 q_table: rope.map_or(0, |rope| (rope.tables() - 1) * capacity.max_context * rope.rotary_dim),
@@ -145,11 +143,14 @@ impl CpuModel {
         let layers = spec.layers.iter().map(state).collect();
         let kept = match spec.hidden_states {
             HiddenStates::Unkept => None,
-            HiddenStates::Kept => {
-                need_room("the hidden states", blueprint.kept_positions() * spec.hidden_size)?;
-                Some(KeptRows::new(blueprint.kept_positions(), spec.hidden_size))
+            HiddenStates::Kept { .. } => {
+                let width = spec.hidden_parts() * spec.hidden_size;
+                need_room("the hidden states", blueprint.kept_positions() * width)?;
+                Some(KeptRows::new(blueprint.kept_positions(), width))
             }
-            HiddenStates::Read { .. } => target.and_then(|target| target.memory.kept.clone()),
+            HiddenStates::Read { .. } | HiddenStates::Context { .. } => {
+                target.and_then(|target| target.memory.kept.clone())
+            }
         };
         // Int8 was faster in measurements with AVX2 and simd128.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
@@ -215,9 +216,73 @@ impl CpuModel {
         Ok(self.pass(tokens, position, states, wanted, usize::MAX)?.logits)
     }
 
+    /// Does the same, and also returns the hidden states after the final norm [wanted, hidden].
+    pub(super) fn forward_with_hidden(
+        &mut self,
+        tokens: &[u32],
+        position: usize,
+        states: StatePass,
+        wanted: Range<usize>,
+    ) -> Result<[Rows; 2]> {
+        let pass = self.pass(tokens, position, states, wanted, usize::MAX)?;
+        Ok([pass.logits, pass.normed])
+    }
+
+    /// Reads `tokens`, or the target's hidden states at their positions, for later passes.
+    ///
+    /// # Errors
+    /// As [`Self::forward`].
+    pub fn read_text(&mut self, tokens: &[u32], position: usize, states: StatePass) -> Result<()> {
+        if self.blueprint.plan.context.is_empty() {
+            return self.forward(tokens, position, states, 0..0).map(drop);
+        }
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        self.make_room(position, tokens.len(), 0)?;
+        let Self { processor, blueprint, memory } = self;
+        let Some(kept) = &memory.kept else { return Ok(()) };
+        let mut pass = CpuPass { kept: kept.rows(position, tokens.len()), states, ..CpuPass::default() };
+        processor.run_in_pool(|| {
+            for op in &blueprint.plan.context {
+                memory.run_op(op, &blueprint.spec, tokens, position, &mut pass);
+            }
+        });
+        Ok(())
+    }
+
+    /// Drops what is cached from `position` on, and makes room for a pass.
+    fn make_room(&mut self, position: usize, rows: usize, wanted: usize) -> Result<()> {
+        let Self { blueprint, memory, .. } = self;
+        let positions = position + rows;
+        for layer in &mut memory.layers {
+            layer.truncate(position);
+            layer.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
+                what: "the KV cache".into(),
+                need: blueprint.kv_bytes(positions),
+                limit: None,
+            })?;
+        }
+        need_room(ACTIVATIONS, activations(blueprint, rows, wanted, positions))
+    }
+
     /// Does the same, but returns the hidden states after the final norm [wanted, hidden].
     pub fn hidden(&mut self, tokens: &[u32], position: usize, states: StatePass, wanted: Range<usize>) -> Result<Rows> {
         Ok(self.pass(tokens, position, states, wanted, 1)?.normed)
+    }
+
+    /// Corrects the logits of a row by the token before it, with the hidden state after the final norm. Returns the drafter's confidence, if
+    /// it has one.
+    pub(super) fn correct(&mut self, before: u32, normed: Rows, logits: &mut Rows) -> Option<f32> {
+        let Self { processor, blueprint, memory } = self;
+        let mut pass = CpuPass { normed, logits: std::mem::take(logits), ..CpuPass::default() };
+        processor.run_in_pool(|| {
+            for op in &blueprint.plan.markov {
+                memory.run_op(op, &blueprint.spec, &[before], 0, &mut pass);
+            }
+        });
+        *logits = pass.logits;
+        pass.confidence
     }
 
     /// Saves recurrent states for a copy of the first `positions` cached positions.
@@ -241,37 +306,29 @@ impl CpuModel {
         wanted: Range<usize>,
         steps: usize,
     ) -> Result<CpuPass> {
+        self.make_room(position, tokens.len(), wanted.len())?;
         let Self { processor, blueprint, memory } = self;
         let Blueprint { spec, plan, .. } = &*blueprint;
-        let positions = position + tokens.len();
-        for layer in &mut memory.layers {
-            layer.truncate(position);
-            layer.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
-                what: "the KV cache".into(),
-                need: blueprint.kv_bytes(positions),
-                limit: None,
-            })?;
-        }
-        need_room(ACTIVATIONS, activations(blueprint, tokens.len(), wanted.len(), positions))?;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = CpuPass { residual, states, ..CpuPass::default() };
         let kept = memory.kept.clone();
-        let is_drafter = matches!(spec.hidden_states, HiddenStates::Read { .. });
-        if let (Some(kept), true) = (&kept, is_drafter) {
-            pass.kept = kept.rows(position, tokens.len());
+        let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. });
+        match &kept {
+            Some(kept) if is_mtp => pass.kept = kept.rows(position, tokens.len()),
+            _ => pass.kept = Rows::new(tokens.len(), spec.hidden_parts() * spec.hidden_size),
         }
         Ok(processor.run_in_pool(|| {
             for op in plan.body.iter().chain(&plan.kept) {
                 memory.run_op(op, spec, tokens, position, &mut pass);
             }
-            if let (Some(kept), false) = (&kept, is_drafter) {
+            if let (Some(kept), HiddenStates::Kept { .. }) = (&kept, &spec.hidden_states) {
                 kept.replace(position, &pass.kept);
             }
             if !wanted.is_empty() {
                 pass.residual = pass.residual.part(wanted.clone());
                 let head = plan.head.iter().take(steps);
                 head.for_each(|op| memory.run_op(op, spec, tokens, position, &mut pass));
-                if let (Some(kept), true) = (&kept, is_drafter) {
+                if let (Some(kept), true) = (&kept, is_mtp) {
                     kept.replace(position + wanted.start + 1, &pass.kept);
                 }
             } else {
@@ -301,6 +358,10 @@ impl CpuMemory {
                     }
                     Table::Tokens | Table::Positions => &mut pass.residual,
                     Table::LayerInputs => &mut pass.layer_inputs,
+                    Table::Markov => {
+                        pass.markov = Rows::new(tokens.len(), spec.markov_rank());
+                        &mut pass.markov
+                    }
                 };
                 for (row, token) in tokens.iter().enumerate() {
                     let id = if of == Table::Positions { position + row } else { *token as usize };
@@ -316,6 +377,18 @@ impl CpuMemory {
                     _ => norm_rms(x, vector(gain), spec.norm_eps as f32),
                 };
             }
+            Op::Confide { weights, bias } => {
+                let inputs = pass.normed.row(0).iter().chain(pass.markov.row(0));
+                let logit: f32 = inputs.zip(vector(weights)).map(|(x, weight)| x * weight).sum();
+                pass.confidence = Some(1.0 / (1.0 + libm::expf(-logit - vector(bias)[0])));
+            }
+            Op::KeepHidden { part } => {
+                for row in 0..pass.residual.len() {
+                    let from = pass.residual.row(row);
+                    pass.kept.row_mut(row)[part * from.len()..][..from.len()].copy_from_slice(from);
+                }
+            }
+            Op::TakeHidden => pass.joined = [std::mem::take(&mut pass.kept), Rows::default()],
             Op::AddNorm { from, to, gain, factor } => {
                 let normed = norm_rms(pass.hidden_rows(from), vector(gain), spec.norm_eps as f32);
                 let sum = pass.hidden_rows(to);
@@ -332,12 +405,14 @@ impl CpuMemory {
                 norm_parts(&mut pass.layer_inputs, 0..width, vector(gain), spec.layer_input_eps());
             }
             Op::Matmul { input, matrix: MatrixId(matrix), output } => {
-                let pairs;
+                let both;
                 let x = match input {
-                    Input::Pairs => {
-                        pairs = pass.pair_embedding.joined(&pass.pair_hidden);
-                        &pairs
+                    Input::Joined => {
+                        let [first, second] = &pass.joined;
+                        both = first.joined(second);
+                        &both
                     }
+                    Input::Markov => &pass.markov,
                     Input::Normed => &pass.normed,
                     Input::Residual => &pass.residual,
                     Input::Mixed => &pass.mixed,
@@ -352,6 +427,7 @@ impl CpuMemory {
                     Output::Projected => pass.projected = y,
                     Output::Normed => pass.normed = y,
                     Output::Start => pass.residual = y,
+                    Output::MoreLogits { .. } => pass.logits.add(&y, 1.0),
                     Output::Logits { bias } => {
                         y.add_to_each(vector(bias));
                         let cap = |x| spec.logit_cap.map_or(x, |cap| bounded(x, cap));

@@ -17,8 +17,8 @@ pub(super) struct CpuPass {
     pub branches: Rows,
     /// Hidden states that are kept for a drafter, or those that it reads and then its own.
     pub kept: Rows,
-    pub pair_embedding: Rows,
-    pub pair_hidden: Rows,
+    /// Two halves of joined rows, or one of all.
+    pub joined: [Rows; 2],
     pub query: Rows,
     pub mixed: Rows,
     pub projected: Rows,
@@ -29,6 +29,10 @@ pub(super) struct CpuPass {
     pub choices: Vec<ExpertChoice>,
     /// Their outputs [rows, experts used, hidden].
     pub of_experts: Rows,
+    /// Row that stands for a token in the correction of the logits after it.
+    pub markov: Rows,
+    /// Chance that a draft token is accepted, by its drafter; `None`: unknown.
+    pub confidence: Option<f32>,
     pub logits: Rows,
     pub states: StatePass,
 }
@@ -41,8 +45,8 @@ impl CpuPass {
             HiddenRows::Normed => &mut self.normed,
             HiddenRows::Branches => &mut self.branches,
             HiddenRows::Kept | HiddenRows::KeptNext => &mut self.kept,
-            HiddenRows::PairEmbedding => &mut self.pair_embedding,
-            HiddenRows::PairHidden => &mut self.pair_hidden,
+            HiddenRows::JoinedEmbedding => &mut self.joined[0],
+            HiddenRows::JoinedHidden => &mut self.joined[1],
         }
     }
 }

@@ -3,7 +3,7 @@
 mod experts;
 mod mixers;
 
-use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QkNormDims, QuantiseDims};
+use super::dims::{ConfideDims, EmbedDims, HeadDims, MatmulDims, NO_MASK, NormDims, QkNormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
@@ -48,12 +48,14 @@ pub(super) struct Binder<'a> {
     /// State of each layer.
     pub layers: Vec<Buffer>,
     pub round: Slice,
+    pub sampling: Slice,
     pub step: Slice,
     pub residual: Slice,
     pub normed: Slice,
     pub branches: Slice,
     pub kept: Slice,
-    pub pairs: Slice,
+    pub joined: Slice,
+    pub markov: Slice,
     pub query: Slice,
     pub mixed: Slice,
     pub projected: Slice,
@@ -98,6 +100,7 @@ impl<'a> Binder<'a> {
             q_table: rope.map_or(0, |rope| (rope.tables() - 1) * max_context * rope.rotary_dim / 2) as u32,
             scale: spec.attention_scale,
             cap: spec.attention_cap.unwrap_or(0.0),
+            whole: u32::from(spec.at_once.is_some_and(|at_once| at_once.is_block)),
             one: 1.0,
         }
     }
@@ -119,7 +122,7 @@ impl<'a> Binder<'a> {
             HiddenRows::Normed => &self.normed,
             HiddenRows::Branches => &self.branches,
             HiddenRows::Kept | HiddenRows::KeptNext => &self.kept,
-            HiddenRows::PairEmbedding | HiddenRows::PairHidden => &self.pairs,
+            HiddenRows::JoinedEmbedding | HiddenRows::JoinedHidden => &self.joined,
         }
     }
 
@@ -158,6 +161,7 @@ impl<'a> Binder<'a> {
                     Table::Tokens if spec.embedding_norm => (&self.normed, hidden),
                     Table::Tokens | Table::Positions => (&self.residual, hidden),
                     Table::LayerInputs => (&self.layer_inputs, self.layer_inputs_width()),
+                    Table::Markov => (&self.markov, stride(spec.markov_rank()) as u32),
                 };
                 let pieces = matrix.pieces.iter().map(|piece| {
                     let row = piece.row;
@@ -170,9 +174,12 @@ impl<'a> Binder<'a> {
                         x_stride: x_stride / 4,
                         scale: spec.table_scale(of),
                         factor: of.factor(),
-                        adds: u32::from(of != Table::Tokens),
+                        adds: u32::from(matches!(of, Table::Positions | Table::LayerInputs)),
                         positions: u32::from(of == Table::Positions),
-                        mask: spec.mask_token.unwrap_or(0),
+                        mask: match (of, spec.at_once) {
+                            (Table::Tokens, Some(at_once)) => at_once.mask_token,
+                            _ => NO_MASK,
+                        },
                     };
                     Lowered {
                         choice: KernelChoice::Always(Kernel::Embed(piece.format())),
@@ -196,6 +203,34 @@ impl<'a> Binder<'a> {
                 let mut norm = self.lower_norm(kernel, [from, to], gain, head, uniforms);
                 norm.bindings.extend(bias.map(|bias| (5, self.vector(bias))));
                 vec![norm]
+            }
+            Op::Confide { weights, bias } => {
+                let (hidden, rank) = (spec.hidden_size as u32, spec.markov_rank() as u32);
+                let dims = ConfideDims { hidden, x_stride: stride(spec.hidden_size) as u32, rank, one: 1.0 };
+                let bindings = vec![
+                    (0, self.step.clone()),
+                    (2, self.normed.clone()),
+                    (3, self.markov.clone()),
+                    (4, self.sampling.clone()),
+                    (5, self.vector(weights)),
+                    (6, self.vector(bias)),
+                ];
+                let blocks = vec![(1, uniforms.add(&[dims]))];
+                vec![Lowered {
+                    choice: KernelChoice::Always(Kernel::Confide),
+                    grid: WorkGrid::All(1),
+                    bindings,
+                    blocks,
+                }]
+            }
+            Op::KeepHidden { part } => {
+                let (row, count) = (stride(spec.hidden_size) as u32 / 4, spec.hidden_size as u32 / 4);
+                let dims = NormDims { stride: row, y_first: part as u32 * count, count, ..self.kept_dims() };
+                vec![self.lower_copy([&self.residual, &self.kept], NormDims { x_ring: 0, ..dims }, uniforms)]
+            }
+            Op::TakeHidden => {
+                let dims = NormDims { y_ring: 0, ..self.kept_dims() };
+                vec![self.lower_copy([&self.kept, &self.joined], dims, uniforms)]
             }
             Op::AddNorm { from, to, gain, factor } => {
                 let mut norm = self.lower_norm(Kernel::AddNorm, [from, to], gain, false, uniforms);
@@ -271,8 +306,8 @@ impl<'a> Binder<'a> {
         let positions = self.blueprint.kept_positions() as u32;
         let ring = |rows| if matches!(rows, HiddenRows::Kept | HiddenRows::KeptNext) { positions } else { 0 };
         let (y_stride, y_first, count) = match rows[1] {
-            HiddenRows::PairEmbedding => (stride(2 * width) as u32 / 4, 0, width as u32 / 4),
-            HiddenRows::PairHidden => (stride(2 * width) as u32 / 4, width as u32 / 4, width as u32 / 4),
+            HiddenRows::JoinedEmbedding => (stride(2 * width) as u32 / 4, 0, width as u32 / 4),
+            HiddenRows::JoinedHidden => (stride(2 * width) as u32 / 4, width as u32 / 4, width as u32 / 4),
             _ => (row, 0, row),
         };
         let dims = NormDims {
@@ -292,6 +327,21 @@ impl<'a> Binder<'a> {
         let bindings = vec![(0, self.step.clone()), (2, x), (3, self.vector(gain)), (4, y)];
         let blocks = vec![(1, uniforms.add(&[dims]))];
         Lowered { choice: KernelChoice::Always(kernel), grid: WorkGrid::Rows, bindings, blocks }
+    }
+
+    /// Returns the dimensions of a copy of whole rows of the kept hidden states.
+    fn kept_dims(&self) -> NormDims {
+        let row = stride(self.spec().hidden_parts() * self.spec().hidden_size) as u32 / 4;
+        let ring = self.blueprint.kept_positions() as u32;
+        NormDims { stride: row, y_stride: row, count: row, x_ring: ring, y_ring: ring, ..NormDims::zeroed() }
+    }
+
+    fn lower_copy(&self, [x, y]: [&Slice; 2], dims: NormDims, uniforms: &mut Uniforms) -> Lowered {
+        // The kernel has the bindings of norms; it reads no gain.
+        let gain = self.vector(VectorId(0));
+        let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, gain), (4, y.clone())];
+        let blocks = vec![(1, uniforms.add(&[dims]))];
+        Lowered { choice: KernelChoice::Always(Kernel::Copy), grid: WorkGrid::Rows, bindings, blocks }
     }
 
     fn arithmetic(&self, piece: &MatrixPiece) -> Arithmetic {
@@ -329,7 +379,8 @@ impl<'a> Binder<'a> {
             Input::Normed if waits => (&self.gained, gained),
             Input::Normed => (&self.normed, stride(cols)),
             Input::Residual => (&self.residual, stride(cols)),
-            Input::Pairs => (&self.pairs, stride(cols)),
+            Input::Joined => (&self.joined, stride(cols)),
+            Input::Markov => (&self.markov, stride(cols)),
             Input::Mixed => (&self.mixed, stride(cols)),
             Input::Mlp => (&self.mlp, stride(cols)),
         };
@@ -339,6 +390,9 @@ impl<'a> Binder<'a> {
                 let changes = spec.head_bias || spec.logit_scale != 1.0 || spec.logit_cap.is_some();
                 let epilogue = if changes { Epilogue::Head } else { Epilogue::Store };
                 (epilogue, logits_stride(spec.vocab_size), Some(bias), &self.logits.whole())
+            }
+            Output::MoreLogits { bias } => {
+                (Epilogue::Residual, logits_stride(spec.vocab_size), Some(bias), &self.logits.whole())
             }
             Output::Normed => (Epilogue::Store, stride(rows), None, &self.normed),
             Output::Start => (Epilogue::Store, stride(rows), None, &self.residual),
@@ -368,8 +422,11 @@ impl<'a> Binder<'a> {
             }
             _ => (0, 0),
         };
-        let is_head = u32::from(matches!(output, Output::Logits { .. }));
-        let scale = if is_head == 1 { spec.logit_scale } else { spec.residual_scale };
+        let (is_head, scale) = match output {
+            Output::Logits { .. } => (1, spec.logit_scale),
+            Output::MoreLogits { .. } => (1, 1.0),
+            _ => (0, spec.residual_scale),
+        };
         // Lengths of the row and of the norm's sums after it, in 16-byte units.
         let blocks = cols.div_ceil(32) as u32;
         let (row, behind) = (blocks * 8, x_stride as u32 / 4 - blocks * 8);

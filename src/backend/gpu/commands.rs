@@ -17,16 +17,26 @@ impl GpuBackend {
     /// Writes the draft model's [`Step`]: start of a draft, and tokens to read first.
     pub(super) fn set_draft_step(&self, plan: &DraftPlan) {
         let Some(model) = &self.draft else { return };
-        let missed = plan.missed();
-        let masks = if self.drafting.mask().is_some() { plan.steps - 1 } else { 0 };
+        let (position, missed) = (plan.position as u32, plan.missed() as u32);
+        let ahead = self.drafting.missed_ahead(plan.steps) as u32;
+        let reads_context = model.context_step().is_some();
+        if reads_context {
+            let step = Step { position: position - missed, rows: missed, missed: ahead, ..Step::zeroed() };
+            model.set_reading_step(step);
+        }
+        let (missed, ahead) = if reads_context { (0, 0) } else { (missed, ahead) };
+        let at_once = model.spec().at_once;
+        let masks = at_once.map_or(0, |at_once| at_once.rows(plan.steps) - 1) as u32;
+        let skipped = at_once.map_or(0, |at_once| at_once.skipped) as u32;
         let step = Step {
-            position: (plan.position - missed) as u32,
-            rows: (missed + 1 + masks) as u32,
-            masks: masks as u32,
-            token: (PENDING - missed) as u32,
-            logit_row: missed as u32,
+            position: position - missed,
+            rows: missed + 1 + masks,
+            masks,
+            token: PENDING as u32 - missed,
+            logit_row: missed + skipped,
             out: DRAFTS as u32,
-            missed: self.drafting.missed_ahead(plan.steps) as u32,
+            missed: ahead,
+            skipped,
             lead: self.drafting.lead() as u32,
             ..Step::zeroed()
         };
@@ -43,19 +53,30 @@ impl GpuBackend {
         positions: Positions,
         steps: usize,
     ) {
-        if self.drafting.mask().is_some() {
-            let at = positions.start() - missed..=positions.end() - missed;
-            model.record_body(recorder, missed + steps, &at);
-            model.record_head(recorder, steps);
-            return self.sampler.record_draft(recorder, steps);
+        let after = |first: isize| {
+            let [start, end] =
+                [positions.start(), positions.end()].map(|position| position.saturating_add_signed(first));
+            start..=end
+        };
+        if model.context_step().is_some() && missed > 0 {
+            model.record_reading(recorder, missed, &after(-(missed as isize)));
         }
-        let (mut before, mut after, mut rows) = (missed, 0, missed + 1);
-        for _ in 0..steps {
-            let at = positions.start() + after - before..=positions.end() + after - before;
-            model.record_body(recorder, rows, &at);
-            model.record_head(recorder, 1);
-            self.sampler.record_draft(recorder, 1);
-            (before, after, rows) = (0, after + 1, 1);
+        let guesses = if model.spec().at_once.is_some() { steps } else { 1 };
+        for (first, rows) in self.drafting.passes(missed, steps) {
+            model.record_body(recorder, rows, &after(first));
+            model.record_head(recorder, guesses);
+            match model.spec().markov {
+                None => self.sampler.record_draft(recorder, guesses),
+                Some(markov) => {
+                    if markov.has_confidence {
+                        model.record_final_norm(recorder, guesses);
+                    }
+                    for _ in 0..guesses {
+                        model.record_markov(recorder);
+                        self.sampler.record_draft(recorder, 1);
+                    }
+                }
+            }
         }
     }
 
@@ -72,9 +93,9 @@ impl GpuBackend {
         let mut blocks: Vec<u32> = self.target.blocks(shape.rows(), position).collect();
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
             let position = position - self.drafting.lead();
-            let (first, others) = if self.drafting.mask().is_some() { (steps, 1) } else { (1, steps) };
-            blocks.extend(model.blocks(missed + first, position - missed));
-            blocks.extend((1..others).flat_map(|step| model.blocks(1, position + step)));
+            for (first, rows) in self.drafting.passes(missed, steps) {
+                blocks.extend(model.blocks(rows, position.saturating_add_signed(first)));
+            }
         }
         ShapeKey { shape, blocks }
     }
@@ -178,9 +199,11 @@ impl GpuBackend {
         // Without a draft model this step is never read.
         let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
         let draft_step = draft.map_or_else(no_step, |draft| Ok(draft.step().clone()))?;
+        let context_step = draft.and_then(GpuModel::context_step);
+        let context_step = context_step.map_or_else(no_step, |step| Ok(step.clone()))?;
         let (step, tokens, seen) = (target.step().clone(), buffers.tokens.whole(), buffers.seen.whole());
         let (counts, text) = (buffers.counts.whole(), buffers.text.whole());
-        let bindings = [(0, step), (1, draft_step), (2, tokens), (3, seen), (4, counts), (5, text)];
+        let bindings = [(0, step), (1, draft_step), (2, tokens), (3, seen), (4, counts), (5, text), (6, context_step)];
         Ok(gpu.call(Kernel::Follow, &bindings))
     }
 
@@ -196,7 +219,7 @@ impl GpuBackend {
         let shape = Shape { missed, ..flight.shape };
         let (rows, readback) = (shape.rows(), 1 - flight.readback);
         let positions = flight.position + 1..=flight.position + rows;
-        let draft_end = if shape.steps > 0 { positions.end() + shape.steps } else { 0 };
+        let draft_end = if shape.steps > 0 { positions.end() + self.drafting.rows(steps) } else { 0 };
         let draft_room = self.draft.as_ref().map_or(0, GpuModel::room);
         let has_room = positions.end() + rows <= self.target.room() && draft_end <= draft_room;
         let fits = self.draft.as_ref().is_none_or(|draft| missed + steps <= draft.max_rows());

@@ -31,9 +31,14 @@ pub struct Step {
     pub masks: u32,
     /// Tokens before the pending one that a draft reads again if its round is submitted ahead.
     pub missed: u32,
+    /// Rows from the pending token's on that guess nothing.
+    pub skipped: u32,
     /// Positions between a row and the token that it reads: 0, or 1 for an MTP layer.
     pub lead: u32,
 }
+
+/// `NO_MASK` in `shaders/embed.wgsl`.
+pub(super) const NO_MASK: u32 = u32::MAX;
 
 /// `UNSAVED` in `shaders/lib/step.wgsl`.
 pub const UNSAVED: u32 = u32::MAX;
@@ -99,6 +104,7 @@ pub(super) struct HeadDims {
     pub q_table: u32,
     pub scale: f32,
     pub cap: f32,
+    pub whole: u32,
     pub one: f32,
 }
 
@@ -219,6 +225,16 @@ pub(super) struct NormDims {
     pub one: f32,
 }
 
+/// `ConfideDims` in `shaders/confide.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct ConfideDims {
+    pub hidden: u32,
+    pub x_stride: u32,
+    pub rank: u32,
+    pub one: f32,
+}
+
 /// `SampleDims` in `shaders/lib/sampling.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -231,6 +247,7 @@ pub(super) struct SampleDims {
     pub draft_stride: u32,
     pub draft_vocab: u32,
     pub logprobs: u32,
+    pub lead: u32,
 }
 
 /// `SamplingBlock` in `shaders/lib/sampling.wgsl`.

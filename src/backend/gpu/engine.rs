@@ -243,7 +243,7 @@ impl Target for GpuBackend {
         let (steps, missed) = plan.as_ref().map_or((0, 0), |plan| (plan.steps, plan.missed()));
         self.make_room(known.len() + steps + 1).await?;
         if let Some(plan) = &plan {
-            self.make_draft_room(position + steps).await?;
+            self.make_draft_room(position + self.drafting.rows(steps)).await?;
             self.set_draft_step(plan);
         }
         // Sequence biases need the preceding tokens even if the draft model does not read them.

@@ -9,7 +9,7 @@ use super::upload::{Backlog, GpuMatrix, allocate_vectors, load_vectors};
 use super::variants::{TILE, Variants};
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
-use crate::model::{Blueprint, Capacity, HiddenStates, MatrixPlan, Memory, ModelSpec, Plan, adjacent, rotary_table};
+use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, adjacent, rotary_table};
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
 use bytemuck::Zeroable;
@@ -24,6 +24,8 @@ pub struct GpuModel {
     arithmetic: Arithmetic,
     variants: Cell<Variants>,
     step: Slice,
+    /// Step of passes over hidden states of the target; that of other passes if there are none.
+    context_step: Slice,
     /// State of each layer: keys and values, or recurrent state.
     layers: Vec<Buffer>,
     /// Positions that the KV cache has room for now.
@@ -35,10 +37,14 @@ pub struct GpuModel {
     matrices: Vec<GpuMatrix>,
     /// Hidden states of the latest positions, which the target keeps and its drafter reads.
     kept: Slice,
+    /// Steps from them to keys and values; none unless it is a block drafter.
+    context: Vec<Node>,
     body: Vec<Node>,
     /// Steps that keep them; none without a drafter.
     keep: Vec<Node>,
     head: Vec<Node>,
+    /// Steps of a Markov head; none without one.
+    markov: Vec<Node>,
     /// The head's final norm alone; compiled on first use.
     final_norm: Vec<Node>,
     normed: Slice,
@@ -66,10 +72,11 @@ impl GpuModel {
         let sizes = Sizes::new(blueprint);
         let room = capacity.max_context.min(FIRST_POSITIONS);
         let cache = CacheSizes::new(blueprint, room);
+        let shared = |matrix| target.and_then(|target| target.matrices.get(plan.shared(matrix, target.plan())?));
         // Allocate everything large before anything is read.
         let allocate = || {
-            let matrices = plan.matrices.iter().zip(sections);
-            let matrices = matrices.map(|(matrix, sections)| match target.and_then(|target| target.shared(matrix)) {
+            let matrices = plan.matrices.iter().zip(sections).enumerate();
+            let matrices = matrices.map(|(index, (matrix, sections))| match shared(index) {
                 Some(shared) => Ok(shared.clone()),
                 None => GpuMatrix::allocate(gpu, matrix, sections),
             });
@@ -81,6 +88,7 @@ impl GpuModel {
                 tables: tables.collect::<Result<_>>()?,
                 layers: cache.layers.iter().map(|&bytes| gpu.buffer("kv cache", bytes)).collect::<Result<_>>()?,
                 round: round.tokens.whole(),
+                sampling: round.sampling.whole(),
                 step: gpu.buffer("step", size_of::<Step>() as u64)?.whole(),
                 residual: gpu.buffer("residual", sizes.hidden)?.whole(),
                 normed: gpu.buffer("normed", sizes.hidden)?.whole(),
@@ -89,11 +97,12 @@ impl GpuModel {
                 projected: gpu.buffer("projected", sizes.projected)?.whole(),
                 mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
                 branches: gpu.buffer("branches", sizes.branches)?.whole(),
-                kept: match target.filter(|_| matches!(spec.hidden_states, HiddenStates::Read { .. })) {
+                kept: match target.filter(|_| spec.needs_target()) {
                     Some(target) => target.kept.clone(),
                     None => gpu.buffer("hidden states", sizes.kept)?.whole(),
                 },
-                pairs: gpu.buffer("pairs", sizes.pairs)?.whole(),
+                joined: gpu.buffer("joined", sizes.joined)?.whole(),
+                markov: gpu.buffer("markov rows", sizes.markov)?.whole(),
                 layer_inputs: gpu.buffer("layer inputs", sizes.layer_inputs)?.whole(),
                 choices: gpu.buffer("experts of rows", sizes.choices)?.whole(),
                 tiles: gpu.buffer("rows of experts", sizes.tiles)?.whole(),
@@ -115,13 +124,19 @@ impl GpuModel {
         // Lowered alone, so not fused into a matmul.
         let final_norm = binder.lower_all(plan.head.iter().take(1), &mut uniforms);
         let keep = binder.lower_all(plan.kept.iter(), &mut uniforms);
+        let markov = binder.lower_all(plan.markov.iter(), &mut uniforms);
+        let step = binder.step.clone();
+        if !plan.context.is_empty() {
+            binder.step = gpu.buffer("step", size_of::<Step>() as u64)?.whole();
+        }
+        let context = binder.lower_all(plan.context.iter(), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
             .into_iter()
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
         let mut body: Vec<Vec<Node>> = nodes.by_ref().take(plan.body.len()).collect();
         let head: Vec<Node> = nodes.flatten().collect();
-        let [final_norm, keep] = [final_norm, keep].map(|lowered| {
+        let [final_norm, keep, context, markov] = [final_norm, keep, context, markov].map(|lowered| {
             lowered.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect::<Vec<Node>>()
         });
         choose_probes(&mut body, &plan.layers);
@@ -133,7 +148,7 @@ impl GpuModel {
             }
         }
 
-        let Binder { step, layers, partial, norms, logits, normed, kept, arithmetic, .. } = binder;
+        let Binder { step: context_step, layers, partial, norms, logits, normed, kept, arithmetic, .. } = binder;
         let Binder { matrices, vectors, tables, .. } = binder;
         let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
         let variants = Cell::default();
@@ -143,6 +158,7 @@ impl GpuModel {
             arithmetic,
             variants,
             step,
+            context_step,
             layers,
             room,
             partial,
@@ -150,9 +166,11 @@ impl GpuModel {
             logits,
             matrices,
             kept,
+            context,
             body,
             keep,
             head,
+            markov,
             final_norm,
             normed,
             windows,
@@ -161,8 +179,8 @@ impl GpuModel {
         model.compile(model.chunk());
 
         let mut backlog = Backlog::default();
-        let is_here = |matrix: &MatrixPlan| target.and_then(|target| target.shared(matrix)).is_some();
-        for (matrix, on_gpu) in plan.matrices.iter().zip(&model.matrices).filter(|(matrix, _)| !is_here(matrix)) {
+        let matrices = plan.matrices.iter().zip(&model.matrices).enumerate();
+        for (_, (matrix, on_gpu)) in matrices.filter(|(index, _)| shared(*index).is_none()) {
             match weights {
                 Some(weights) => on_gpu.load(gpu, weights, matrix, &mut backlog, loaded).await?,
                 None => fill(gpu, on_gpu),
@@ -178,13 +196,7 @@ impl GpuModel {
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.body.iter().chain(&self.keep).chain(&self.head)
-    }
-
-    /// Returns the matrix that a drafter shares with this target.
-    fn shared(&self, plan: &MatrixPlan) -> Option<&GpuMatrix> {
-        let is_same = |own: &MatrixPlan| plan.is_shared && own.layout == plan.layout;
-        self.matrices.get(self.plan().matrices.iter().position(is_same)?)
+        self.context.iter().chain(&self.body).chain(&self.keep).chain(&self.head).chain(&self.markov)
     }
 
     /// Compiles the best kernels for `rows` rows.
@@ -222,7 +234,7 @@ impl GpuModel {
     pub(super) async fn make_room(&mut self, positions: usize) -> Result<()> {
         let room = positions.next_power_of_two().min(self.capacity().max_context);
         let sizes = CacheSizes::new(&self.blueprint, room);
-        let Self { gpu, layers, partial, norms, body, .. } = self;
+        let Self { gpu, layers, partial, norms, body, context, .. } = self;
         let blocks = [(partial, sizes.partial, "the attention blocks"), (norms, sizes.norms, "the attention norms")];
         let caches =
             layers.iter_mut().zip(sizes.layers).map(|(layer, bytes)| (layer, bytes, "the KV cache of a layer"));
@@ -230,7 +242,7 @@ impl GpuModel {
         for (buffer, bytes, what) in caches.chain(blocks).filter(|(buffer, bytes, _)| *bytes > buffer.size()) {
             let larger = gpu.allocating(what, bytes, || gpu.buffer(what, bytes)).await?;
             gpu.copy(buffer, &larger);
-            body.iter_mut().for_each(|node| node.replace(gpu, buffer, &larger));
+            context.iter_mut().chain(body.iter_mut()).for_each(|node| node.replace(gpu, buffer, &larger));
             *buffer = larger;
         }
         self.room = room;
@@ -337,6 +349,25 @@ impl GpuModel {
         self.body.iter().chain(&self.keep).for_each(|node| node.record(recorder, pass));
     }
 
+    /// Returns the step of passes over hidden states of the target; `None`: it reads tokens.
+    pub(super) fn context_step(&self) -> Option<&Slice> {
+        (!self.context.is_empty()).then_some(&self.context_step)
+    }
+
+    /// Sets the start of the next recorded pass of [`GpuModel::record_reading`].
+    pub(super) fn set_reading_step(&self, step: Step) {
+        self.context_step.write_bytes(&self.gpu, bytemuck::bytes_of(&step));
+    }
+
+    /// Records a pass that only fills the KV cache, and the hidden states to keep.
+    pub(super) fn record_reading(&self, recorder: &mut Recorder<'_>, rows: usize, positions: &Positions) {
+        if self.context.is_empty() {
+            return self.record_body(recorder, rows, positions);
+        }
+        let pass = self.pass(rows, positions);
+        self.context.iter().for_each(|node| node.record(recorder, pass));
+    }
+
     /// Records a few layers that together use every kernel, and the first `outs` logits of the head for the last `wanted` rows.
     pub(super) fn record_probe(
         &self,
@@ -361,6 +392,12 @@ impl GpuModel {
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
         let pass = self.pass(rows, &(0..=0));
         self.head.iter().for_each(|node| node.record(recorder, pass));
+    }
+
+    /// Records the correction of the logits of the next draft token, after those of all were computed.
+    pub(super) fn record_markov(&self, recorder: &mut Recorder<'_>) {
+        let pass = self.pass(1, &(0..=0));
+        self.markov.iter().for_each(|node| node.record(recorder, pass));
     }
 
     /// Records the final norm for `rows` rows from the step's `logit_row` on.

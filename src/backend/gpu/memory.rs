@@ -42,10 +42,12 @@ pub(super) struct Sizes {
     pub hidden: u64,
     /// Sums of an MLP and the experts of its layer [chunk, hidden].
     pub branches: u64,
-    /// Hidden states of the latest positions that a target keeps for a drafter [positions, hidden].
+    /// Hidden states of the latest positions that a target keeps for a drafter [positions, layers hidden].
     pub kept: u64,
-    /// Pairs of an embedding and a hidden state [chunk, 2 hidden].
-    pub pairs: u64,
+    /// An embedding and a hidden state, or hidden states, side by side [chunk, joined].
+    pub joined: u64,
+    /// Markov rows [rank]; one is used at a time.
+    pub markov: u64,
     /// Rows with an incomplete norm [chunk, hidden and sums].
     pub gained: u64,
     /// Queries [chunk, q].
@@ -133,13 +135,15 @@ impl Sizes {
         let q = spec.largest(|layer| layer.attention().map_or(0, AttentionSpec::q_width));
         let mixed = spec.largest(|layer| layer.mixed_width(spec.hidden_size));
         let mlp = spec.largest(|layer| layer.intermediate_size).max(spec.layer_input_size);
-        let (kept, pair) = match spec.hidden_states {
+        let hidden_parts = spec.hidden_parts() * spec.hidden_size;
+        let (kept, joined) = match spec.hidden_states {
             HiddenStates::Unkept => (0, 0),
-            HiddenStates::Kept => (blueprint.kept_positions(), 0),
+            HiddenStates::Kept { .. } => (blueprint.kept_positions(), 0),
             // The target's are read.
             HiddenStates::Read { .. } => (0, 2 * spec.hidden_size),
+            HiddenStates::Context { .. } => (0, hidden_parts),
         };
-        let widest = spec.hidden_size.max(mixed).max(mlp).max(pair);
+        let widest = spec.hidden_size.max(mixed).max(mlp).max(joined);
         let sums = gained_stride(spec.hidden_size) - stride(spec.hidden_size);
         let codes = |width: usize| width.div_ceil(32) * 12 + sums;
         let used = spec.experts.map_or(0, |experts| experts.used());
@@ -155,8 +159,9 @@ impl Sizes {
                 Some(Experts { with_mlp: true, .. }) => floats(rows, stride(spec.hidden_size)),
                 _ => 0,
             },
-            kept: floats(kept, stride(spec.hidden_size)),
-            pairs: floats(rows, stride(pair)),
+            kept: floats(kept, stride(hidden_parts)),
+            joined: floats(rows, stride(joined)),
+            markov: floats(1, stride(spec.markov_rank())),
             gained: floats(rows, gained_stride(spec.hidden_size)),
             query: floats(rows, stride(q)),
             mixed: floats(rows, stride(mixed)),
@@ -195,9 +200,9 @@ impl Blueprint {
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let Sizes { hidden, gained, query, mixed, projected, mlp, layer_inputs, quantised, .. } = sizes;
-        let Sizes { choices, tiles, of_experts, branches, kept, pairs, .. } = sizes;
+        let Sizes { choices, tiles, of_experts, branches, kept, joined, markov, .. } = sizes;
         let rows = hidden * 2 + gained + query + mixed + projected + mlp + layer_inputs + quantised;
-        let rows = rows + choices + tiles + of_experts + branches + kept + pairs;
+        let rows = rows + choices + tiles + of_experts + branches + kept + joined + markov;
         Memory {
             weights: plan.own_bytes(&bytes) + sizes.vectors,
             kv: cache.layers.iter().sum(),

@@ -23,9 +23,9 @@ impl GpuBackend {
         states: StatePass,
     ) -> Submitted {
         self.gpu.write_buffer(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
-        model.set_step(Step { rows: tokens.len() as u32, ..chunk_step(position) }.with_states(states));
+        model.set_reading_step(Step { rows: tokens.len() as u32, ..chunk_step(position) }.with_states(states));
         let mut recorder = self.gpu.record();
-        model.record_body(&mut recorder, tokens.len(), &(position..=position));
+        model.record_reading(&mut recorder, tokens.len(), &(position..=position));
         recorder.submit(None)
     }
 
@@ -70,7 +70,7 @@ impl GpuBackend {
     /// the target, and the seconds spent waiting for the device.
     pub(super) async fn draft_translated(&mut self, plan: DraftPlan, room: usize) -> Result<(Vec<u32>, f64)> {
         let DraftPlan { tokens, position, steps, states } = &plan;
-        self.make_draft_room(position + steps).await?;
+        self.make_draft_room(position + self.drafting.rows(*steps)).await?;
         let Some(model) = &self.draft else { return Ok((Vec::new(), 0.0)) };
         self.gpu.write_buffer(&self.buffers.tokens, 4 * (PENDING - plan.missed()) as u64, bytemuck::cast_slice(tokens));
         self.set_draft_step(&plan);

@@ -8,6 +8,7 @@ use super::round::{CHUNK, DRAFTS, RoundBuffers};
 use super::variants::Variants;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
+use crate::model::HiddenStates;
 use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Bias, Draw, Processors, Sampling, stream};
 use crate::target::MAX_DRAFT;
@@ -55,9 +56,16 @@ pub(super) struct Recipe {
     pub translated: bool,
 }
 
-/// Returns true if the model guesses several tokens in one pass.
-fn guesses_at_once(model: &GpuModel) -> bool {
-    model.spec().mask_token.is_some()
+/// Returns true if the model guesses tokens without knowing those before them.
+fn guesses_blindly(model: &GpuModel) -> bool {
+    model.spec().at_once.is_some() && model.spec().markov.is_none()
+}
+
+/// Returns the positions between a row and the token before its result, modulo 2^32.
+fn lead(model: &GpuModel) -> u32 {
+    let skipped = model.spec().at_once.map_or(0, |at_once| at_once.skipped);
+    let is_mtp = matches!(model.spec().hidden_states, HiddenStates::Read { .. });
+    u32::from(is_mtp).wrapping_sub(skipped as u32)
 }
 
 impl Recipe {
@@ -112,11 +120,16 @@ impl Sampler {
             },
             stride: stride(model),
             drafts: DRAFTS as u32,
-            advance: u32::from(drafts && !guesses_at_once(model)),
+            advance: match model.spec().markov {
+                _ if !drafts || guesses_blindly(model) => 0,
+                Some(markov) if markov.has_confidence => 2,
+                _ => 1,
+            },
             stream,
             draft_stride,
             draft_vocab,
             logprobs: CHUNK as u32,
+            lead: if drafts { lead(model) } else { 0 },
         };
         let draft_stride = draft.map_or(0, stride);
         let mut uniforms = Uniforms::default();
@@ -205,7 +218,7 @@ impl Sampler {
         let by_model = by_model.map(|((draft, look), block)| {
             let own = recipe.of_draft();
             // The tokens before a row are not chosen yet.
-            bind(draft, look, block, Recipe { adjust: own.adjust && !guesses_at_once(draft), ..own }, None)
+            bind(draft, look, block, Recipe { adjust: own.adjust && !guesses_blindly(draft), ..own }, None)
         });
         Ok(Self {
             recipe,

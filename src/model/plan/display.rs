@@ -7,9 +7,12 @@ use std::fmt;
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let vector = |id: VectorId| &self.vectors[id.0].label;
-        for op in self.body.iter().chain(&self.kept).chain(&self.head) {
+        for op in self.context.iter().chain(&self.body).chain(&self.kept).chain(&self.head).chain(&self.markov) {
             match op {
                 Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
+                Op::Confide { .. } => writeln!(f, "confide")?,
+                Op::KeepHidden { part } => writeln!(f, "copy             residual -> kept, part {part}")?,
+                Op::TakeHidden => writeln!(f, "copy             kept -> joined")?,
                 Op::Norm { gain, to: HiddenRows::Normed, .. } => writeln!(f, "norm             {}", vector(*gain))?,
                 Op::Norm { gain, to, .. } | Op::AddNorm { gain, to, .. } => {
                     writeln!(f, "norm             {} -> {to}", vector(*gain))?;
@@ -26,6 +29,7 @@ impl fmt::Display for Plan {
                         Output::Activate { input_of: None, .. } => "activate",
                         Output::Activate { input_of: Some(_), .. } => "activate, times the layer's input",
                         Output::Logits { .. } => "logits",
+                        Output::MoreLogits { .. } => "added to the logits",
                     };
                     writeln!(f, "matmul           {} -> {kind}", self.matrices[matrix.0])?;
                 }
@@ -51,8 +55,8 @@ impl fmt::Display for HiddenRows {
             Self::Branches => "branches",
             Self::Kept => "kept",
             Self::KeptNext => "kept, one position later",
-            Self::PairEmbedding => "first half of pairs",
-            Self::PairHidden => "second half of pairs",
+            Self::JoinedEmbedding => "first half of joined rows",
+            Self::JoinedHidden => "second half of joined rows",
         })
     }
 }

@@ -6,8 +6,17 @@ use super::*;
 #[test]
 fn a_score_that_is_not_finite_is_never_dropped() {
     const DIM: usize = 8;
-    let heads =
-        LayerHeads { heads: 1, kv_heads: 1, head_dim: DIM, rotary: 0, window: 64, scale: 1.0, cap: None, q_table: 0 };
+    let heads = LayerHeads {
+        heads: 1,
+        kv_heads: 1,
+        head_dim: DIM,
+        rotary: 0,
+        window: 64,
+        sees_pass: false,
+        scale: 1.0,
+        cap: None,
+        q_table: 0,
+    };
     for sign in [1.0, -1.0] {
         for broken in [None, Some(0), Some(3), Some(16)] {
             let mut cache = Cache::new(heads, KvDtype::F16);
