@@ -72,6 +72,8 @@ impl<S: Source + 'static> ModelFiles<S> {
             };
             if checkpoint.weights().iter().any(is_wide) { KvDtype::F32 } else { KvDtype::F16 }
         });
+        // A drafter may attend to the target's keys and values.
+        let kv_dtype = target.map_or(kv_dtype, |target| target.capacity.kv_dtype);
         let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new_for(target, spec, checkpoint.weights(), capacity, options.dtype);
         let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
@@ -211,8 +213,10 @@ impl Session {
                     Err(error) => warnings.push(without_assistant(&error)),
                     Ok((mut assistant, differing)) => {
                         assistant.blueprint.shares_sampler = true;
-                        if let HiddenStates::Context { after } = &assistant.blueprint.spec.hidden_states {
-                            target.keep_hidden(after.clone());
+                        match &assistant.blueprint.spec.hidden_states {
+                            HiddenStates::Context { after } => target.keep_hidden(after.clone()),
+                            HiddenStates::Latest { .. } => target.keep_hidden(Vec::new()),
+                            _ => {}
                         }
                         (drafter, tokenizers) = (Some(assistant.into_loadable()), differing);
                     }
@@ -323,7 +327,7 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
 fn alone(place: &str) -> Error {
     let reason =
         "this drafter reads hidden states of its target: load the target, with this as assistant_model, on one device";
-    Error::BadConfig { file: format!("{place}/config.json"), key: "dflash_config".into(), reason: reason.into() }
+    Error::BadConfig { file: format!("{place}/config.json"), key: "architectures".into(), reason: reason.into() }
 }
 
 /// Drops special tokens beyond the vocabulary. They never occur, and other programs accept such configs.

@@ -8,7 +8,7 @@ struct Best {
 }
 
 fn asks_for_confidence() -> bool {
-    return dims.advance == 1u && sampling.confidence > 0.0;
+    return (dims.advance & (ADVANCES | DECIDES)) == ADVANCES && sampling.confidence > 0.0;
 }
 
 // `logit`: logit of the token.
@@ -17,7 +17,8 @@ fn finish(row: u32, drafting: bool, best: Best, logit: f32) {
     round[step.out + row] = select(NOT_DRAFTED, best.token, drafting);
     if (dims.advance > 0u) {
         // Rows that read the mask token guessed other tokens.
-        step.position += select(step.rows, min(step.rows, 1u), step.masks > 0u);
+        let rows = select(step.rows, min(step.rows, 1u), step.masks > 0u);
+        step.position += select(rows, 0u, (dims.advance & STAYS) != 0u);
         step.token = step.out;
         step.rows = select(0u, 1u, drafting && confident);
         step.logit_row = select(0u, step.logit_row, step.masks > 0u);

@@ -11,6 +11,7 @@ struct HeadDims {
     scale: f32,     // of the scores
     cap: f32,       // bound of the scores; 0: no bound
     whole: u32,     // 1: a row sees all rows of its pass; 0: those before it
+    ahead: u32,     // positions between a row and the one by which it rotates
     one: f32,       // 1; compilers cannot reorder a sum by fma(summand, one, sum)
 }
 

@@ -11,6 +11,7 @@ struct NormDims {
     x_ring: u32,
     y_ring: u32,
     next: u32,      // positions between a row and where it is written
+    by_draft: u32,  // 1: the place in a ring moves by a position for each draft token, while that of the pass stays
     eps: f32,
     one: f32,       // 1; compilers cannot reorder a sum by fma(summand, one, sum)
 }
@@ -24,10 +25,10 @@ struct NormDims {
 // Returns the first vec4 of a row of x.
 fn x_base(row: u32) -> u32 {
     let at = row + dims.head * step.logit_row;
-    return select(at, (step.position + at) % max(dims.x_ring, 1u), dims.x_ring > 0u) * dims.stride;
+    return select(at, (step.position + at + dims.by_draft * step.draft_row) % max(dims.x_ring, 1u), dims.x_ring > 0u) * dims.stride;
 }
 
 fn y_base(row: u32) -> u32 {
-    let at = step.position + dims.head * step.logit_row + row + dims.next;
+    let at = step.position + dims.head * step.logit_row + row + dims.next + dims.by_draft * step.draft_row;
     return select(row, at % max(dims.y_ring, 1u), dims.y_ring > 0u) * dims.y_stride + dims.y_first;
 }

@@ -6,6 +6,6 @@ fn rotate(head: u32, position: u32, i: u32, pair: vec2f) -> vec2f {
     if (head >= heads.heads + heads.kv_heads || i >= heads.rotary) {
         return pair;
     }
-    let turn = table[select(0u, heads.q_table, head < heads.heads) + position * (heads.rotary / 2u) + i / 2u];
+    let turn = table[select(0u, heads.q_table, head < heads.heads) + (position + heads.ahead) * (heads.rotary / 2u) + i / 2u];
     return vec2f(fma(pair.x, turn.x, -(pair.y * turn.y)), fma(pair.x, turn.y, pair.y * turn.x));
 }

@@ -2,13 +2,17 @@ struct SampleDims {
     vocab: u32,         // ids that may be chosen
     stride: u32,        // elements per row of logits
     drafts: u32,        // index in `round` of the first draft token
-    advance: u32,       // 1: the next pass reads the sampled token (drafting); 2: and decides itself whether the draft goes on
+    advance: u32,       // ADVANCES (drafting), and perhaps one of the other flags; 0: no pass follows
     stream: u32,        // noise stream: 0 the target's, 1 the draft model's own
     draft_stride: u32,  // elements per row of the draft model's logits; 0: the draft tokens are certain
     draft_vocab: u32,   // ids that the draft model may choose
     logprobs: u32,      // index in `round` of the first row's log-probabilities
     lead: u32,          // positions between a row and the token before its result, modulo 2^32
 }
+
+const ADVANCES = 1u;  // the next pass reads the sampled token
+const DECIDES = 2u;   // and decides itself whether the draft goes on
+const STAYS = 4u;     // and has the same position
 
 // Logit of a removed token. Shaders need no infinities.
 const REMOVED = -3.4028234e38;
@@ -56,5 +60,6 @@ fn is_finite(logit: f32) -> bool {
 }
 
 fn position_after(row: u32) -> u32 {
-    return step.position + dims.lead + step.logit_row + row + 1u;
+    let drafted = select(0u, step.draft_row, (dims.advance & STAYS) != 0u);
+    return drafted + step.position + dims.lead + step.logit_row + row + 1u;
 }

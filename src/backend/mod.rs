@@ -8,9 +8,9 @@ use self::cpu::Processor;
 use crate::constraint::Shared;
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
-use crate::model::{Blueprint, CHECKPOINT, Capacity, DeltaHistory, Memory, Mixer, ModelSpec};
+use crate::model::{Blueprint, CHECKPOINT, Capacity, DeltaHistory, HiddenStates, Memory, Mixer, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::target::{Drafting, GuessPass, HiddenReading, Queue, Rollback, Translate};
+use crate::target::{Drafting, GuessPass, HiddenReading, Queue, ReadBy, Rollback, Translate};
 use async_trait::async_trait;
 use std::any::Any;
 use std::rc::Rc;
@@ -98,10 +98,13 @@ fn drafting(draft: Option<&Blueprint>) -> Drafting {
     let Some(draft) = draft else { return Drafting::new(0, 0, Rollback::default()) };
     let Capacity { prefill_chunk, max_context, .. } = draft.capacity;
     let mut drafting = Drafting::new(prefill_chunk, max_context, rollback(draft));
-    if draft.spec.needs_target() {
-        let with_tokens = draft.plan.context.is_empty();
-        drafting.read_hidden(HiddenReading { kept: draft.kept_positions(), with_tokens });
-    }
+    let by = match draft.spec.hidden_states {
+        HiddenStates::Unkept | HiddenStates::Kept { .. } => None,
+        HiddenStates::Read { .. } => Some(ReadBy::Pairs),
+        HiddenStates::Context { .. } => Some(ReadBy::Context),
+        HiddenStates::Latest { .. } => Some(ReadBy::Latest),
+    };
+    by.into_iter().for_each(|by| drafting.read_hidden(HiddenReading { kept: draft.kept_positions(), by }));
     if let Some(at_once) = draft.spec.at_once {
         let rows = at_once.is_block.then(|| at_once.rows(at_once.most));
         drafting.guess_at_once(GuessPass { most: at_once.most, rows });

@@ -122,7 +122,7 @@ impl Blueprint {
     /// Returns the number of latest positions whose hidden states are kept for a drafter: twice those of a pass, so that the drafter need not
     /// read after each.
     pub fn kept_positions(&self) -> usize {
-        if self.spec.hidden_parts() == 0 { 0 } else { 2 * self.capacity.prefill_chunk.max(32) }
+        if self.spec.kept_width() == 0 { 0 } else { 2 * self.capacity.prefill_chunk.max(32) }
     }
 
     /// Returns the layout of the history of a short convolution.

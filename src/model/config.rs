@@ -44,6 +44,12 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
         // Such drafters have the layers of Qwen3, whatever their target.
         keys = keys.with("model_type", Architecture::Qwen3.facts().model_type.into());
     }
+    if keys.text("model_type", None)? == "gemma4_assistant" {
+        // All layers attend to those of the target.
+        let shared = ("num_kv_shared_layers", 0.into());
+        let model_type = Architecture::Gemma4.facts().model_type;
+        keys = keys.with_all_of("text_config")?.with("model_type", model_type.into()).with(shared.0, shared.1);
+    }
     if let Some(architecture) = Architecture::of_multimodal(keys.text("model_type", None)?) {
         keys = keys.with("model_type", architecture.facts().model_type.into()).with_all_of("text_config")?;
     }

@@ -1,7 +1,7 @@
 //! Properties of drafters that were trained for a target, and of their targets.
 
 use super::keys::Keys;
-use super::spec::ModelSpec;
+use super::spec::{AttentionSpec, Mixer, ModelSpec};
 use crate::error::{Error, Result};
 use serde::Serialize;
 
@@ -27,6 +27,12 @@ pub enum HiddenStates {
     Context {
         /// These layers.
         after: Vec<usize>,
+    },
+    /// An assistant of Gemma 4 reads the one after the final norm before the pending token, then its own, and always attends from there to keys
+    /// and values of its target. It keeps none.
+    Latest {
+        /// Width of the target's residual stream.
+        width: usize,
     },
 }
 
@@ -69,6 +75,10 @@ pub(super) fn drafter(keys: &Keys, vocab_size: usize) -> Result<(HiddenStates, O
         let at_once = AtOnce { mask_token, most: usize::MAX, is_block: false, skipped: 0 };
         return Ok((HiddenStates::Unkept, Some(at_once), None));
     }
+    if keys.optional("backbone_hidden_size").is_some() {
+        let width = keys.count("backbone_hidden_size", 4..=1 << 16)?;
+        return Ok((HiddenStates::Latest { width }, None, None));
+    }
     if keys.optional("dflash_config").is_none() {
         return Ok((HiddenStates::Unkept, None, None));
     }
@@ -86,6 +96,10 @@ pub(super) fn drafter(keys: &Keys, vocab_size: usize) -> Result<(HiddenStates, O
     let skipped = usize::from(sequel.is_empty() || !sequel.flag("sample_from_anchor", true)?);
     let at_once = AtOnce { mask_token: mask_token(&own, "mask_token_id")?, most: block - skipped, is_block, skipped };
     Ok((HiddenStates::Context { after }, Some(at_once), markov))
+}
+
+fn bad(key: &str, reason: String) -> Error {
+    Error::BadConfig { file: "config.json".into(), key: key.into(), reason }
 }
 
 impl ModelSpec {
@@ -107,14 +121,29 @@ impl ModelSpec {
         has_one.then(|| Self { layers: vec![layer.clone()], hidden_states, at_once: None, ..self.clone() })
     }
 
-    /// Returns the number of hidden states of a position that the model keeps, or that it reads; 0: none.
-    pub fn hidden_parts(&self) -> usize {
+    /// Returns the numbers of hidden states of a position that the model keeps, or that it reads; 0: none.
+    pub fn kept_width(&self) -> usize {
         match &self.hidden_states {
             HiddenStates::Unkept => 0,
-            HiddenStates::Kept { after } => after.len().max(1),
-            HiddenStates::Read { .. } => 1,
-            HiddenStates::Context { after } => after.len(),
+            HiddenStates::Kept { after } => after.len().max(1) * self.hidden_size,
+            HiddenStates::Read { .. } => self.hidden_size,
+            HiddenStates::Context { after } => after.len() * self.hidden_size,
+            HiddenStates::Latest { width } => *width,
         }
+    }
+
+    /// Returns the numbers of rows that are read side by side: an embedding and a hidden state, or hidden states; 0: none.
+    pub fn joined_width(&self) -> usize {
+        match &self.hidden_states {
+            HiddenStates::Unkept | HiddenStates::Kept { .. } => 0,
+            HiddenStates::Context { .. } => self.kept_width(),
+            HiddenStates::Read { .. } | HiddenStates::Latest { .. } => 2 * self.kept_width(),
+        }
+    }
+
+    /// Returns true if the model attends to keys and values of its target.
+    pub fn shares_kv(&self) -> bool {
+        matches!(self.hidden_states, HiddenStates::Latest { .. })
     }
 
     /// Returns the numbers that stand for a token in the correction of logits; 0: there is none.
@@ -124,7 +153,7 @@ impl ModelSpec {
 
     /// Returns true if the model is a drafter that only its target's hidden states make complete.
     pub fn needs_target(&self) -> bool {
-        matches!(self.hidden_states, HiddenStates::Read { .. } | HiddenStates::Context { .. })
+        !matches!(self.hidden_states, HiddenStates::Unkept | HiddenStates::Kept { .. })
     }
 
     /// Returns the drafter with the embedding and the head of `target`, which it was trained with. `contains(tensor)`: true if its checkpoint
@@ -133,7 +162,9 @@ impl ModelSpec {
     /// # Errors
     /// [`Error::BadConfig`] if it was made for another target.
     pub fn for_target(self, target: &Self, contains: impl FnOnce(&str) -> bool) -> Result<Self> {
-        let bad = |key: &str, reason| Error::BadConfig { file: "config.json".into(), key: key.into(), reason };
+        if let HiddenStates::Latest { width } = self.hidden_states {
+            return self.assistant_of(target, width);
+        }
         let (own, theirs) = (self.hidden_size, target.hidden_size);
         if own != theirs {
             let reason = format!("{own} is not {theirs}, that of the target: this drafter was made for another one");
@@ -166,5 +197,35 @@ impl ModelSpec {
             eos_token_id: target.eos_token_id.clone(),
             ..self
         })
+    }
+
+    /// Returns the assistant, each of whose layers attends to the last layer of its kind that has keys and values in `target`.
+    fn assistant_of(mut self, target: &Self, width: usize) -> Result<Self> {
+        for (key, own, theirs) in [
+            ("backbone_hidden_size", width, target.hidden_size),
+            ("text_config.vocab_size", self.vocab_size, target.vocab_size),
+        ] {
+            if own != theirs {
+                return Err(bad(
+                    key,
+                    format!("{own} is not {theirs}, that of the target: it was made for another one"),
+                ));
+            }
+        }
+        for layer in &mut self.layers {
+            let Mixer::Attention(own) = &mut layer.mixer else { continue };
+            let is_source = |source: &AttentionSpec| {
+                let sizes = (source.kv_heads, source.head_dim) == (own.kv_heads, own.head_dim);
+                sizes && source.kv_layer.is_none() && source.window.is_some() == own.window.is_some()
+            };
+            own.kv_layer = target.layers.iter().rposition(|layer| layer.attention().is_some_and(is_source));
+            if own.kv_layer.is_none() {
+                let reason = "the target has no keys and values of this size: the assistant was made for another one";
+                return Err(bad("text_config.layer_types", reason.into()));
+            }
+            // Its window begins before the pending token, whose keys and values are not there yet.
+            own.window = own.window.map(|window| window + 1);
+        }
+        Ok(Self { embedding_scale: target.embedding_scale, ..self })
     }
 }

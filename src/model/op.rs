@@ -39,8 +39,10 @@ pub enum Op {
         /// Index of these hidden states among those of a position.
         part: usize,
     },
-    /// Kept hidden states at the rows' positions -> joined.
+    /// Kept hidden states at the rows' positions -> joined, after an embedding if there is one.
     TakeHidden,
+    /// Projected -> kept hidden states, each one position after a row's.
+    KeepProjected,
     /// Rows -> normalised, added to others, which are then multiplied by a factor.
     AddNorm {
         /// Rows to read.
@@ -158,6 +160,8 @@ pub enum Table {
     Positions,
     /// Tokens: added to the inputs of all layers.
     LayerInputs,
+    /// Tokens of the target: first half of joined rows.
+    Joined,
     /// Tokens: a Markov row, for the logits after them.
     Markov,
 }
@@ -166,7 +170,7 @@ impl Table {
     /// Returns the factor for the sum of a row and what it is added to.
     pub fn factor(self) -> f32 {
         match self {
-            Self::Tokens | Self::Positions | Self::Markov => 1.0,
+            Self::Tokens | Self::Positions | Self::Joined | Self::Markov => 1.0,
             // Keeps the variance of a sum of two.
             Self::LayerInputs => std::f32::consts::FRAC_1_SQRT_2,
         }

@@ -87,8 +87,12 @@ impl Plan {
         let mut build = Builder { spec, names, matrices: Vec::new(), vectors: Vec::new(), body: Vec::new() };
         let mut layers = Vec::new();
         let hidden = spec.hidden_size;
-        let embedding = build.table("embedding", names.embedding, spec.vocab_size, hidden);
-        build.body.push(Op::Embed { table: embedding, of: Table::Tokens });
+        let (width, of) = match spec.hidden_states {
+            HiddenStates::Latest { width } => (width, Table::Joined),
+            _ => (hidden, Table::Tokens),
+        };
+        let embedding = build.table("embedding", names.embedding, spec.vocab_size, width);
+        build.body.push(Op::Embed { table: embedding, of });
         if spec.embedding_norm {
             let gain = build.hidden_gain("embedding norm", "");
             let (from, to) = (HiddenRows::Normed, HiddenRows::Residual);
@@ -101,25 +105,28 @@ impl Plan {
         if spec.layer_input_size > 0 {
             build.layer_inputs();
         }
-        if matches!(spec.hidden_states, HiddenStates::Read { .. }) {
-            build.mtp_input();
+        match spec.hidden_states {
+            HiddenStates::Read { .. } => build.mtp_input(),
+            HiddenStates::Latest { .. } => build.assistant_input(),
+            _ => {}
         }
         for layer in 0..spec.layers.len() {
             let first = build.body.len();
             build.layer(layer);
             layers.push(first..build.body.len());
         }
-        let head = if spec.tie_word_embeddings {
-            embedding
-        } else {
-            build.table("lm head", names.head, spec.vocab_size, hidden)
+        let head = match (spec.tie_word_embeddings, of) {
+            (true, Table::Joined) => build.table("lm head", names.embedding, spec.vocab_size, hidden),
+            (true, _) => embedding,
+            (false, _) => build.table("lm head", names.head, spec.vocab_size, hidden),
         };
         let part = [Part::whole(names.head.into(), spec.vocab_size)];
         let bias = build.bias(spec.head_bias, "lm head", &part, RowOrder::Stacked);
         let output = Output::Logits { bias };
         let tables = [embedding, head];
         if spec.needs_target() {
-            tables.iter().for_each(|shared| build.matrices[shared.0].is_shared = true);
+            let shared = if of == Table::Joined { &tables[..1] } else { &tables };
+            shared.iter().for_each(|shared| build.matrices[shared.0].is_shared = true);
         }
         let (mut kept, mut context) = (build.keep_after(spec.layers.len() - 1), Vec::new());
         let head = if let HiddenStates::Read { .. } = spec.hidden_states {
@@ -131,7 +138,11 @@ impl Plan {
                 HiddenStates::Context { .. } => context = build.context(&layers),
                 _ => {}
             }
-            vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output }]
+            let mut steps = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output }];
+            if let HiddenStates::Latest { .. } = spec.hidden_states {
+                steps.extend(build.assistant_output());
+            }
+            steps
         };
         let markov = spec.markov.map(|markov| build.markov(&markov)).unwrap_or_default();
         let Builder { matrices, vectors, body, .. } = build;

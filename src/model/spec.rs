@@ -358,7 +358,7 @@ impl ModelSpec {
     /// Returns the factor for the rows of an embedding table.
     pub fn table_scale(&self, table: Table) -> f32 {
         match table {
-            Table::Tokens => self.embedding_scale,
+            Table::Tokens | Table::Joined => self.embedding_scale,
             Table::Positions | Table::Markov => 1.0,
             Table::LayerInputs => (self.layer_input_size as f32).sqrt(),
         }

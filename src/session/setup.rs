@@ -129,8 +129,11 @@ impl Learned {
         let [_, drafter] = engine.models();
         let spec = drafter.as_ref().map(|model| model.spec);
         timings.at_once = spec.is_some_and(|spec| spec.at_once.is_some());
+        let has_markov = spec.is_some_and(|spec| spec.markov.is_some());
         let on_device = match spec.map(|spec| &spec.hidden_states) {
             Some(HiddenStates::Read { .. }) => Origin::Mtp,
+            Some(HiddenStates::Latest { .. }) => Origin::Gemma4Assistant,
+            Some(HiddenStates::Context { .. }) if has_markov => Origin::Dspark,
             Some(HiddenStates::Context { .. }) => Origin::Dflash,
             _ => Origin::DraftModel,
         };

@@ -31,7 +31,7 @@ pub struct RoundsBy {
     pub prediction: usize,
     /// Prompt lookup.
     pub lookup: usize,
-    /// The draft model, or the MTP layer.
+    /// The drafter on the device.
     pub draft_model: usize,
     /// The grammar, which forced the tokens.
     pub grammar: usize,
@@ -44,7 +44,7 @@ impl RoundsBy {
             Origin::Prediction => &mut self.prediction,
             Origin::Lookup => &mut self.lookup,
             Origin::Grammar => &mut self.grammar,
-            Origin::DraftModel | Origin::Mtp | Origin::Dflash | Origin::Target => &mut self.draft_model,
+            _ => &mut self.draft_model,
         } += 1;
     }
 }

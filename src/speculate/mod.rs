@@ -47,6 +47,10 @@ pub enum Origin {
     Mtp,
     /// A block drafter that reads hidden states of the target (DFlash); the target agreed.
     Dflash,
+    /// A block drafter that also knows the draft tokens before each (DSpark); the target agreed.
+    Dspark,
+    /// An assistant of Gemma 4, which attends to keys and values of the target; the target agreed.
+    Gemma4Assistant,
     /// Prompt lookup; the target agreed.
     Lookup,
     /// The text that the caller expects; the target agreed.
@@ -64,6 +68,8 @@ impl Origin {
             Self::DraftModel => "draft model",
             Self::Mtp => "MTP layer",
             Self::Dflash => "DFlash drafter",
+            Self::Dspark => "DSpark drafter",
+            Self::Gemma4Assistant => "Gemma 4 assistant",
             Self::Lookup => "prompt lookup",
             Self::Prediction => "prediction",
             Self::Target => "target",

@@ -40,9 +40,19 @@ pub struct Drafting {
 pub struct HiddenReading {
     /// Latest positions whose hidden states the target keeps.
     pub kept: usize,
-    /// `true`: it reads each with the token after it, and predicts the token after that; so its text begins with the second token.
-    /// `false`: it reads them alone, and the pending token and those that it guesses in passes of their own.
-    pub with_tokens: bool,
+    /// Way in which it reads them.
+    pub by: ReadBy,
+}
+
+/// Ways to read hidden states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadBy {
+    /// Each with the token after it, to predict the token after that. So the draft model's text begins with the second token.
+    Pairs,
+    /// In passes of their own, before those that guess.
+    Context,
+    /// Like `Pairs`, but only the latest, in passes that all have its position: the draft model keeps nothing of the text.
+    Latest,
 }
 
 /// Pass in which a draft model guesses several tokens.
@@ -100,14 +110,18 @@ impl Drafting {
         self.at_once = Some(pass);
     }
 
+    fn reads_by(&self, by: ReadBy) -> bool {
+        self.hidden.is_some_and(|hidden| hidden.by == by)
+    }
+
     /// Returns true if the draft model reads hidden states alone, in passes before those that guess.
     pub fn reads_context(&self) -> bool {
-        self.hidden.is_some_and(|hidden| !hidden.with_tokens)
+        self.reads_by(ReadBy::Context)
     }
 
     /// Returns the positions between a token in the target's text and in that of the draft model.
     pub fn lead(&self) -> usize {
-        usize::from(self.hidden.is_some_and(|hidden| hidden.with_tokens))
+        usize::from(self.hidden.is_some() && !self.reads_context())
     }
 
     /// Returns the rows of a draft of `steps` tokens, from the pending token's on, over all passes.
@@ -120,6 +134,9 @@ impl Drafting {
     pub fn passes(&self, missed: usize, steps: usize) -> Vec<(isize, usize)> {
         if self.reads_context() {
             return vec![(0, self.rows(steps))];
+        }
+        if self.reads_by(ReadBy::Latest) {
+            return vec![(0, 1); steps];
         }
         let first = if self.at_once.is_some() { self.rows(steps) } else { 1 };
         let later = if self.at_once.is_some() { 1 } else { steps };
@@ -136,7 +153,7 @@ impl Drafting {
     /// Returns the position and tokens of the next chunk to read before the target computes `rows` rows, which would replace the hidden
     /// states that it needs.
     pub fn due(&self, cached: &[u32], rows: usize) -> Option<(usize, Vec<u32>)> {
-        let (kept, lead) = (self.hidden?.kept, self.lead());
+        let (kept, lead) = (self.hidden.filter(|hidden| hidden.by != ReadBy::Latest)?.kept, self.lead());
         let unread = cached.get(lead..)?.get(self.read..).filter(|unread| unread.len() + lead + rows > kept)?;
         Some((self.read, unread.chunks(self.chunk).next()?.to_vec()))
     }
@@ -146,6 +163,7 @@ impl Drafting {
     pub fn missed_ahead(&self, steps: usize) -> usize {
         match (self.hidden, self.at_once) {
             _ if self.reads_context() => steps + 1,
+            _ if self.reads_by(ReadBy::Latest) => 0,
             (None, None) => 1,
             // It guessed the other tokens, or their hidden states.
             _ => steps.min(READ_IN_ROUND),
@@ -187,9 +205,10 @@ impl Drafting {
     /// Returns the tokens before the pending one, the pending one, and how many of the former the draft model has read, all in its own
     /// tokens. `None`: the text ends inside a character, and the read tokens are kept; or there is no hidden state yet.
     fn text<'a>(&'a mut self, cached: &'a [u32], pending: u32) -> Result<Option<(&'a [u32], u32, usize)>> {
-        let lead = self.lead();
+        let (lead, keeps_nothing) = (self.lead(), self.reads_by(ReadBy::Latest));
         let Some(Translation { by, text, read }) = &mut self.translation else {
-            return Ok(cached.get(lead..).map(|text| (text, pending, self.read)));
+            let text = cached.get(lead..);
+            return Ok(text.map(|text| (text, pending, if keeps_nothing { text.len() } else { self.read })));
         };
         let new = by.for_draft(&[cached, &[pending]].concat())?;
         let Some((_, head)) = new.split_last() else { return Ok(None) };
@@ -328,6 +347,9 @@ impl Drafting {
         room: usize,
     ) -> Result<Vec<u32>> {
         if drafted.is_empty() {
+            return Ok(drafted);
+        }
+        if self.reads_by(ReadBy::Latest) {
             return Ok(drafted);
         }
         // It has read all but the last token that it wrote, unless it guessed the others, or their hidden states.

@@ -3,7 +3,7 @@
 mod drafting;
 mod rollback;
 
-pub use drafting::{DraftPlan, Drafting, GuessPass, HiddenReading, READ_IN_ROUND, Translate};
+pub use drafting::{DraftPlan, Drafting, GuessPass, HiddenReading, READ_IN_ROUND, ReadBy, Translate};
 pub use rollback::{Rollback, StatePass};
 
 use crate::error::{Error, Result};

@@ -49,13 +49,13 @@ impl Lab {
     pub fn step_of(&self, [position, rows, token, logit_row]: [usize; 4], states: StatePass) -> Slice {
         let StatePass { slot, base, save_slot, save_at } = states;
         let save_at = save_at.unwrap_or(u32::MAX as usize);
-        let words = [position, rows, token, logit_row, 0, 0, slot, base, save_slot, save_at, 0, 0, 0];
+        let words = [position, rows, token, logit_row, 0, 0, slot, base, save_slot, save_at, 0, 0, 0, 0];
         self.uniform(&words.map(|word| word as u32))
     }
 
     /// Returns a step whose last `masks` rows read the mask token.
     pub fn masked_step(&self, [position, rows, token]: [usize; 3], masks: usize) -> Slice {
-        let words = [position, rows, token, 0, 0, 0, 0, 0, 0, u32::MAX as usize, masks, 0, 0];
+        let words = [position, rows, token, 0, 0, 0, 0, 0, 0, u32::MAX as usize, masks, 0, 0, 0];
         self.uniform(&words.map(|word| word as u32))
     }
 

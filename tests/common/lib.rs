@@ -143,11 +143,14 @@ pub fn mtp_backends(gpu: &Rc<Gpu>, folder: &Path, capacity: Capacity) -> [Box<dy
 }
 
 /// Loads a target with a drafter of its hidden states on a GPU, and on the CPU.
-pub fn block_backends(gpu: &Rc<Gpu>, folders: [&Path; 2], capacity: Capacity) -> [Box<dyn Backend>; 2] {
+pub fn drafter_backends(gpu: &Rc<Gpu>, folders: [&Path; 2], capacity: Capacity) -> [Box<dyn Backend>; 2] {
     let (mut target, weights) = blueprint(folders[0], capacity);
     let drafter = run(checkpoint::open(Folder::open(folders[1]).unwrap(), None)).unwrap();
     let spec = drafter.spec().clone().for_target(&target.spec, |tensor| drafter.weights().contains(tensor)).unwrap();
-    let HiddenStates::Context { after } = spec.hidden_states.clone() else { panic!("not a block drafter") };
+    let after = match &spec.hidden_states {
+        HiddenStates::Context { after } => after.clone(),
+        _ => Vec::new(),
+    };
     let own = Blueprint::new_for(Some(&target), spec, drafter.weights(), capacity, WeightDtype::Auto).unwrap();
     target.keep_hidden(after);
     backends(gpu, [(target, &weights), (Blueprint { shares_sampler: true, ..own }, drafter.weights())])

@@ -39,6 +39,8 @@ pub struct Heads {
     pub cap: Option<f32>,
     /// Numbers of the rotary table before those for q; 0: q and k have the same table.
     pub q_table: usize,
+    /// `true`: a row also attends to all rows of its pass.
+    pub sees_pass: bool,
 }
 
 impl Heads {
@@ -297,7 +299,8 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads, sinks: &[f32]) -> Vec<f32> {
     let mut out = Vec::with_capacity(q.len());
     for (row, q) in q.chunks_exact(q_width).enumerate() {
         let end = before + row + 1;
-        let seen = end.saturating_sub(heads.window)..end;
+        let last = if heads.sees_pass { kv.k.len() / kv_width } else { end };
+        let seen = end.saturating_sub(heads.window)..last;
         for (head, q) in q.chunks_exact(head_dim).enumerate() {
             let first = head / (heads.heads / heads.kv_heads) * head_dim;
             let at = |position: usize| position * kv_width + first..position * kv_width + first + head_dim;
@@ -315,6 +318,24 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads, sinks: &[f32]) -> Vec<f32> {
         }
     }
     out
+}
+
+/// Returns the sigmoid of the product of weights [hidden + rank] and a normalised hidden state with a Markov row, plus a bias.
+pub fn confide(hidden: &[f32], markov: &[f32], weights: &[f32], bias: f32) -> f64 {
+    let (of_hidden, of_markov) = weights.split_at(hidden.len());
+    1.0 / (1.0 + (-dot(hidden, of_hidden) - dot(markov, of_markov) - f64::from(bias)).exp())
+}
+
+/// Copies row `from(i)` of x [rows, width] to row `to(i)` of y, for each of `rows` rows.
+pub fn copy(
+    x: &[f32],
+    y: &mut [f32],
+    rows: usize,
+    width: usize,
+    from: impl Fn(usize) -> usize,
+    to: impl Fn(usize) -> usize,
+) {
+    (0..rows).for_each(|row| y[to(row) * width..][..width].copy_from_slice(&x[from(row) * width..][..width]));
 }
 
 /// Removes tokens from a row's logits [vocab] whose bit is not set in `allowed` [vocab / 32 in whole words].

@@ -1,7 +1,7 @@
 //! Drafters that were trained for a target: their drafts are those of a reference, on every device.
 
 use common::scenario::Scenario;
-use common::{block_backends, capacity, gpu, gpus, mtp_backends, path, run};
+use common::{capacity, drafter_backends, gpu, gpus, mtp_backends, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::Capacity;
@@ -50,7 +50,9 @@ pub const MTP: Kind = Kind {
 const DFLASH: Kind =
     Kind { folder: "tests/golden/drafters/dflash", file: "dflash.json", prefix: "dflash", lookaheads: &[5], most: 30 };
 const DSPARK: Kind = Kind { folder: "tests/golden/drafters/dspark", file: "dspark.json", prefix: "dspark", ..DFLASH };
-const KINDS: [Kind; 3] = [MTP, DFLASH, DSPARK];
+const GEMMA: Kind =
+    Kind { folder: "tests/golden/drafters/gemma4-assistant", file: "assistant.json", prefix: "clean_", ..MTP };
+const KINDS: [Kind; 4] = [MTP, DFLASH, DSPARK, GEMMA];
 
 impl Kind {
     /// Reads the texts.
@@ -84,9 +86,11 @@ impl Kind {
 
     /// Loads target and drafter on a GPU, and on the CPU.
     fn backends(&self, gpu: &Rc<Gpu>, capacity: Capacity) -> [Box<dyn Backend>; 2] {
+        let folder = path(self.folder);
         match self.file {
-            "mtp.json" => mtp_backends(gpu, &path(self.folder), capacity),
-            _ => block_backends(gpu, [&path("models/tales/target"), &path(self.folder)], capacity),
+            "mtp.json" => mtp_backends(gpu, &folder, capacity),
+            "assistant.json" => drafter_backends(gpu, [&folder.join("target"), &folder.join("assistant")], capacity),
+            _ => drafter_backends(gpu, [&path("models/tales/target"), &folder], capacity),
         }
     }
 }
@@ -148,6 +152,11 @@ fn rounds_of_dflash_are_those_of_the_reference() {
 #[test]
 fn rounds_of_dspark_are_those_of_the_reference() {
     rounds_are_those_of_the_reference(&DSPARK);
+}
+
+#[test]
+fn rounds_of_an_assistant_of_gemma_are_those_of_the_reference() {
+    rounds_are_those_of_the_reference(&GEMMA);
 }
 
 /// A round submitted ahead reads hidden states of its target that only the device knows: its drafts are those of a round that waits.

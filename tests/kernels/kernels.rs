@@ -271,9 +271,9 @@ impl Norm<'_> {
 
 /// Returns the dimensions of a norm. `strides`: elements per row of x and of y, first element of a row of y, and elements to write. `rings`:
 /// rows of x and of y that are found by position, and the distance of those of y.
-fn norm_words(width: usize, strides: [usize; 4], head: u32, [x, y, next]: [u32; 3], eps: f32) -> [u32; 11] {
+fn norm_words(width: usize, strides: [usize; 4], head: u32, [x, y, next]: [u32; 3], eps: f32) -> [u32; 12] {
     let [x_stride, y_stride, first, count] = strides.map(|elements| elements as u32 / 4);
-    [width as u32, x_stride, y_stride, first, count, head, x, y, next, eps.to_bits(), 1f32.to_bits()]
+    [width as u32, x_stride, y_stride, first, count, head, x, y, next, 0, eps.to_bits(), 1f32.to_bits()]
 }
 
 /// A row of a ring is that of its position modulo their number.
@@ -295,7 +295,7 @@ fn norms_read_and_write_rows_by_their_positions() {
             let expected =
                 Norm { kernel, x: &wanted, gain: &gain, bias: &bias, eps, first: 0, before: &[], factor: 1.0 };
             let expected = expected.run(&lab);
-            let run = |y: &Output, words: [u32; 11]| {
+            let run = |y: &Output, words: [u32; 12]| {
                 let step = lab.step_of([position, rows, 0, first], StatePass::default());
                 let bindings = [step, lab.uniform(&words), vector(&x), vector(&gain), y.slice(), vector(&bias)];
                 let bindings: Vec<_> = (0..if kernel == Kernel::NormLayer { 6 } else { 5 }).zip(bindings).collect();
@@ -318,6 +318,37 @@ fn norms_read_and_write_rows_by_their_positions() {
                 assert_eq!(pair[width..], bits(expected));
             }
         }
+    }
+}
+
+/// Rows of a pass to a part of the rows of a ring, and rows of a ring to those of a pass.
+#[test]
+fn copy_equals_its_twin() {
+    let mut lab = Lab::new(32);
+    for _ in 0..20 {
+        let (width, parts, rows) = (4 * lab.random.upto(60), 1 + lab.random.below(4), lab.random.upto(8));
+        let (ring, position, part) = (rows + lab.random.below(20), lab.random.below(100), lab.random.below(parts));
+        let place = |row: usize| (position + row) % ring;
+        let x = lab.random.normals(rows * stride(width));
+        let all = parts * width;
+        let of_ring = lab.random.normals(ring * all);
+        let run = |x: &[f32], y: &Output, words: [u32; 12]| {
+            let (x, gain) = (lab.input(cast_slice(x)), lab.input(cast_slice(&[0f32; 4])));
+            let step = lab.step(position, rows);
+            let bindings = [step, lab.uniform(&words), x, gain, y.slice()];
+            lab.run(Kernel::Copy, [rows as u32, 1, 1], &(0..).zip(bindings).collect::<Vec<_>>());
+        };
+        let kept = lab.output(&vec![UNTOUCHED; ring * all]);
+        run(&x, &kept, norm_words(width, [stride(width), all, part * width, width], 0, [0, ring as u32, 0], 0.0));
+        let mut want = vec![f32::from_bits(UNTOUCHED); ring * parts * width];
+        let own: Vec<f32> = x.chunks_exact(stride(width)).flat_map(|row| &row[..width]).copied().collect();
+        reference::copy(&own, &mut want, rows, width, |row| row, |row| place(row) * parts + part);
+        assert_eq!(lab.read(&kept), bits(&want));
+        let taken = lab.output(&vec![UNTOUCHED; rows * all]);
+        run(&of_ring, &taken, norm_words(all, [all, all, 0, all], 0, [ring as u32, 0, 0], 0.0));
+        let mut want = vec![0.0; rows * all];
+        reference::copy(&of_ring, &mut want, rows, all, place, |row| row);
+        assert_eq!(lab.read(&taken), bits(&want));
     }
 }
 
@@ -429,7 +460,7 @@ pub(super) const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu
 /// Returns the bindings of a matmul, with placeholders for those that its epilogue does not use.
 fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
     let is_missing = |binding: &u32| bindings.iter().all(|(bound, _)| bound != binding);
-    let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 10])));
+    let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 12])));
     bindings.iter().cloned().chain(unused).collect()
 }
 
@@ -1003,20 +1034,21 @@ impl Cache {
 }
 
 /// Returns the sizes of an attention layer, as the kernels read them.
-fn head_words(heads: &Heads) -> [u32; 10] {
+fn head_words(heads: &Heads) -> [u32; 12] {
     let q_stride = stride(heads.heads * heads.head_dim);
     let pairs = heads.q_table / 2;
     let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, q_stride, heads.window, pairs];
-    let mut words = [0; 10];
+    let mut words = [0; 12];
     words.iter_mut().zip(sizes).for_each(|(word, size)| *word = size.min(1 << 30) as u32);
-    words[7..].copy_from_slice(&[heads.scale, heads.cap.unwrap_or(0.0), 1.0].map(f32::to_bits));
+    let [scale, cap, one] = [heads.scale, heads.cap.unwrap_or(0.0), 1.0].map(f32::to_bits);
+    words[7..].copy_from_slice(&[scale, cap, u32::from(heads.sees_pass), 0, one]);
     words
 }
 
 fn heads(heads: usize, kv_heads: usize, head_dim: usize, rotary: usize) -> Heads {
     let scale = (head_dim as f64).powf(-0.5) as f32;
     let (pairs, window) = (Pairs::Neighbours, usize::MAX);
-    Heads { heads, kv_heads, head_dim, rotary, pairs, window, scale, cap: None, q_table: 0 }
+    Heads { heads, kv_heads, head_dim, rotary, pairs, window, scale, cap: None, q_table: 0, sees_pass: false }
 }
 
 /// MHA, GQA and MQA; head_dim 4 to 512; whole, partial and no rotation.
@@ -1461,7 +1493,7 @@ fn attention_equals_its_twin() {
         (random.pick(&layers()), random.upto(1400), random.upto(40), random.pick(&windows))
     }));
     for (case, (heads, length, rows, window)) in cases.into_iter().enumerate() {
-        let heads = Heads { window, cap: [None, Some(3.0)][case % 2], ..heads };
+        let heads = Heads { window, cap: [None, Some(3.0)][case % 2], sees_pass: case % 3 == 1, ..heads };
         let position = length - 1;
         for (index, dtype) in KV_DTYPES.into_iter().enumerate() {
             let q_input = INPUTS[(case + index) % 5];

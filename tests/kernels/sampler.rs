@@ -29,8 +29,9 @@ struct Chooser {
     stream: u32,
     draft_stride: usize,
     draft_vocab: usize,
-    /// Position, rows, token, logit_row, out, draft_row, slot, base, save_slot, save_at, masks, missed, lead.
-    step: [u32; 13],
+    lead: u32,
+    /// Position, rows, token, logit_row, out, draft_row, slot, base, save_slot, save_at, masks, missed, skipped, lead.
+    step: [u32; 14],
     round: Vec<u32>,
 }
 
@@ -45,7 +46,8 @@ impl Chooser {
             stream: 0,
             draft_stride: 0,
             draft_vocab: 0,
-            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0, 0, 0, 0, u32::MAX, 0, 0, 0],
+            lead: 0,
+            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0, 0, 0, 0, u32::MAX, 0, 0, 0, 0],
             round: vec![UNTOUCHED; ROUND],
         }
     }
@@ -62,7 +64,7 @@ impl Chooser {
     fn dims(&self, lab: &Lab) -> Slice {
         let Self { vocab, stride, advance, stream, draft_stride, draft_vocab, .. } = self;
         let strides = [*stride as u32, DRAFTS as u32, *advance, *stream, *draft_stride as u32, *draft_vocab as u32];
-        lab.uniform(&[&[*vocab as u32][..], &strides, &[CHUNK as u32]].concat())
+        lab.uniform(&[&[*vocab as u32][..], &strides, &[CHUNK as u32, self.lead]].concat())
     }
 
     fn segments(&self) -> usize {
@@ -450,7 +452,10 @@ fn sample_takes_the_lowest_of_the_largest() {
         for advance in [0, 1] {
             let rows = if advance == 1 { 1 } else { rows };
             let save_at = if case == 0 { u32::MAX } else { 99 };
-            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0, 3, 50, 1, save_at, 0, 2, 1];
+            // Of rows that read the mask token, the first guesses the next token.
+            let masks = case as u32 % 3;
+            let (read, first) = if masks > 0 { (1, 3) } else { (1 + case as u32, 0) };
+            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0, 3, 50, 1, save_at, masks, 2, 0, 1];
             let chooser = Chooser { step, advance, ..Chooser::new(vocab, stride, 0, rows) };
             let [after, round] = chooser.choose(&lab, Noise::None, &logits, rows);
             let mut ids = chooser.round.clone();
@@ -458,8 +463,10 @@ fn sample_takes_the_lowest_of_the_largest() {
             assert_eq!(round, ids, "{vocab} {input:?}");
             // The next pass: one row, after this one, whose token is the sampled one. It starts from the saved state and saves none.
             let [slot, base] = if case == 0 { [3, 50] } else { [1, 99] };
-            let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1, slot, base, 1, u32::MAX, 0, 2, 1];
-            assert_eq!(after, if advance == 1 { next } else { step });
+            let states = [slot, base, 1, u32::MAX];
+            let next = [100 + read, 1, IDS as u32, first, IDS as u32 + 1, 1].into_iter().chain(states);
+            let next: Vec<u32> = next.chain([masks, 2, 0, 1]).collect();
+            assert_eq!(after, if advance == 1 { next } else { step.to_vec() });
         }
     }
 }
@@ -482,6 +489,33 @@ fn a_draft_that_is_not_confident_ends() {
     assert_eq!((after[1], after[4], round[IDS]), (0, IDS as u32 + 1, u32::MAX - 1));
 }
 
+/// A drafter ends its draft if it is less certain than is asked.
+#[test]
+fn confide_equals_its_twin() {
+    let mut lab = Lab::new(16);
+    for case in 0..60 {
+        let (hidden, rank, row) = (lab.random.upto(600), lab.random.upto(200), lab.random.below(4));
+        let width = (hidden + 31) / 32 * 32;
+        let (x, markov) = (lab.random.normals(4 * width), lab.random.normals(rank));
+        let weights: Vec<f32> = lab.random.normals(hidden + rank).into_iter().map(|w| 0.1 * w).collect();
+        let bias = lab.random.normals(1)[0];
+        let want = reference::confide(&x[row * width..][..hidden], &markov, &weights, bias) as f32;
+        for (confidence, rows) in [(want * 0.999, 1), (want * 1.001, 0), (0.0, 1)] {
+            let chooser = Chooser { confidence, ..Chooser::new(4, 4, 5, 1) };
+            let mut words = chooser.step;
+            words[5] = row as u32;
+            let step = lab.output(&words);
+            let dims = lab.uniform(&[hidden as u32, width as u32, rank as u32, 1f32.to_bits()]);
+            let inputs = [&x, &markov, &weights, &vec![bias]].map(|floats| lab.input(cast_slice(floats)));
+            let [x, markov, weights, bias] = inputs;
+            let bindings = [step.slice(), dims, x, markov, chooser.block(&lab), weights, bias];
+            lab.run(Kernel::Confide, [1, 1, 1], &(0..).zip(bindings).collect::<Vec<_>>());
+            words[1] = rows;
+            assert_eq!(lab.read(&step), words, "case {case}: {confidence}");
+        }
+    }
+}
+
 /// The hash has the same bits as in Rust, and the noise is accurate: if two scores are clearly apart, the kernel chooses the
 /// twin's token.
 #[test]
@@ -497,8 +531,7 @@ fn noise_is_that_of_the_twin() {
         let decided = |row: usize| position + lead + row as u32 + 1;
         let noise = |row: usize, id: usize| -exponential(SEED, stream, decided(row), id as u32).ln();
         let want = reference::sample(&logits, vocab, vocab, noise);
-        let mut chooser = Chooser { stream, ..Chooser::new(vocab, stride(vocab), position, rows) };
-        chooser.step[12] = lead;
+        let chooser = Chooser { stream, lead, ..Chooser::new(vocab, stride(vocab), position, rows) };
         let input = lab.input(cast_slice(&padded(&logits, vocab)));
         let [_, round] = chooser.choose(&lab, Noise::Gumbel, &input, rows);
         for (row, (&found, want)) in round[IDS..].iter().zip(want).enumerate() {
@@ -545,12 +578,17 @@ fn follow_equals_its_twin() {
         let rows = drafted as u32 + 1;
         let saves = case % 3 > 0;
         let save_at = if saves { position as u32 } else { u32::MAX };
-        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, save_at, 0, 0, 0]);
+        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0, 3, 2, 2, save_at, 0, 0, 0, 0]);
         let (missed, lead) = (1 + lab.random.below(PENDING) as u32 * (case / 2 % 2), case / 4 % 2);
         let (missed, lead, masks) = if has_draft_step { (missed, lead, case / 8 % 4) } else { (0, 0, 0) };
-        let before =
-            if has_draft_step { [9, 0, 20, 3, 21, 5, 1, 7, 1, u32::MAX, masks, missed, lead] } else { [0; 13] };
+        let skipped = u32::from(has_draft_step) * (case / 16 % 2);
+        let before = match has_draft_step {
+            true => [9, 0, 20, 3, 21, 5, 1, 7, 1, u32::MAX, masks, missed, skipped, lead],
+            false => [0; 14],
+        };
         let draft_step = lab.output(&before);
+        let of_context = [9, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, missed, 0, 0];
+        let context_step = lab.output(&of_context);
         // Counts of the generated tokens, which are the last half.
         let mut counts = vec![0u32; vocab];
         text[PENDING / 2..].iter().for_each(|&id| counts[id as usize] += 1);
@@ -560,7 +598,8 @@ fn follow_equals_its_twin() {
         // No id has bits in the guard band.
         let (tokens, bits) = (lab.output(&round), lab.output(&seen));
         let (numbers, whole) = (lab.output(&counts), lab.output(&all));
-        let bindings = [step.slice(), draft_step.slice(), tokens.slice(), bits.slice(), numbers.slice(), whole.slice()];
+        let lists = [&tokens, &bits, &numbers, &whole];
+        let bindings = [&step, &draft_step].into_iter().chain(lists).chain([&context_step]).map(Output::slice);
         let bindings: Vec<_> = (0..).zip(bindings).collect();
         lab.run(Kernel::Follow, [1, 1, 1], &bindings);
 
@@ -580,13 +619,16 @@ fn follow_equals_its_twin() {
         let at = (position + accepted + 1) as u32;
         // Rounds save states in slots 0 to 2 in turn. A round that saved none is continued from the state that it started from.
         let states = if saves { [2, position as u32, 0, at] } else { [3, 2, 0, at] };
-        let next = [at, rows, PENDING as u32, 0, IDS as u32, 0].into_iter().chain(states).chain([0; 3]);
+        let next = [at, rows, PENDING as u32, 0, IDS as u32, 0].into_iter().chain(states).chain([0; 4]);
         assert_eq!(lab.read(&step), next.collect::<Vec<_>>(), "case {case}");
         let first = at - missed - lead;
         let states = if has_draft_step { [1, 7, 2, first] } else { [0, 0, 1, first] };
-        let next =
-            [first, missed + 1 + masks, PENDING as u32 - missed, missed, DRAFTS as u32, 0].into_iter().chain(states);
-        assert_eq!(lab.read(&draft_step), next.chain([masks, missed, lead]).collect::<Vec<_>>(), "case {case}");
+        let next = [first, missed + 1 + masks, PENDING as u32 - missed, missed + skipped, DRAFTS as u32, 0].into_iter();
+        let next = next.chain(states).chain([masks, missed, skipped, lead]);
+        assert_eq!(lab.read(&draft_step), next.collect::<Vec<_>>(), "case {case}");
+        let mut next = of_context;
+        [next[0], next[1]] = [at - missed, missed];
+        assert_eq!(lab.read(&context_step), next, "case {case}");
     }
 }
 

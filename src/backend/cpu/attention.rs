@@ -15,7 +15,7 @@ pub const TOGETHER: usize = 8;
 const AT_A_TIME: usize = 64;
 
 /// Dimensions and rules of a layer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct LayerHeads {
     /// Query heads.
     pub heads: usize,
@@ -27,6 +27,10 @@ pub struct LayerHeads {
     pub rotary: usize,
     /// Positions that a row attends to, itself included.
     pub window: usize,
+    /// `true`: it has keys and values of its own.
+    pub has_own_kv: bool,
+    /// Positions between a row and the one by which it rotates.
+    pub ahead: usize,
     /// `true`: a row also attends to all rows of its pass.
     pub sees_pass: bool,
     /// Factor for the scores.
@@ -37,10 +41,32 @@ pub struct LayerHeads {
     pub q_table: usize,
 }
 
+impl LayerHeads {
+    /// Rotates and scales the heads of q, and of k if they follow. The first row is at a position.
+    fn rotate(&self, rows: &mut Rows, position: usize, table: &[f32], gains: &[f32]) {
+        let LayerHeads { heads, kv_heads, head_dim, rotary, q_table, .. } = *self;
+        for row in 0..rows.len() {
+            let values = rows.row_mut(row);
+            let angles = |first| {
+                table.get(first + (position + row + self.ahead) * rotary..).unwrap_or_default().as_chunks::<2>().0
+            };
+            let (k_angles, q_angles) = (angles(0), angles(q_table));
+            for (index, head) in values.chunks_exact_mut(head_dim).take(heads + kv_heads).enumerate() {
+                let angles = if index < heads { q_angles } else { k_angles };
+                let pairs = head[..rotary].as_chunks_mut::<2>().0.iter_mut().zip(angles);
+                pairs.for_each(|(pair, [cos, sin])| {
+                    *pair = [pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos];
+                });
+            }
+            values.iter_mut().zip(gains).for_each(|(value, gain)| *value *= gain);
+        }
+    }
+}
+
 /// Keys and values of a layer [positions, head_dim] for each KV head.
 #[derive(Clone)]
 pub struct Cache {
-    heads: LayerHeads,
+    head_dim: usize,
     k: Vec<Floats>,
     v: Vec<Floats>,
     positions: usize,
@@ -49,18 +75,18 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn new(heads: LayerHeads, dtype: KvDtype) -> Self {
+    pub fn new(kv_heads: usize, head_dim: usize, dtype: KvDtype) -> Self {
         let float = match dtype {
             KvDtype::F32 => Float::F32,
             KvDtype::F16 => Float::F16,
         };
-        let empty = vec![Floats::new(float); heads.kv_heads];
-        Self { heads, k: empty.clone(), v: empty, positions: 0, room: 0 }
+        let empty = vec![Floats::new(float); kv_heads];
+        Self { head_dim, k: empty.clone(), v: empty, positions: 0, room: 0 }
     }
 
     /// Keeps the first `positions` positions.
     pub fn truncate(&mut self, positions: usize) {
-        let head_dim = self.heads.head_dim;
+        let head_dim = self.head_dim;
         self.k.iter_mut().chain(&mut self.v).for_each(|head| head.truncate(positions, head_dim));
         self.positions = self.positions.min(positions);
     }
@@ -82,7 +108,7 @@ impl Cache {
         let heads = self.k.len() + self.v.len();
         let each = bytes.len() / heads.max(1);
         let mut parts = bytes.chunks_exact(each.max(1));
-        let head_dim = self.heads.head_dim;
+        let head_dim = self.head_dim;
         (self.positions, self.room) = (positions, positions);
         bytes.len() == each * heads
             && self
@@ -96,19 +122,19 @@ impl Cache {
     pub fn reserve(&mut self, positions: usize) -> Result<(), TryReserveError> {
         if positions > self.room {
             let room = positions.max(2 * self.room);
-            let numbers = (room - self.positions) * stride(self.heads.head_dim);
+            let numbers = (room - self.positions) * stride(self.head_dim);
             self.k.iter_mut().chain(&mut self.v).try_for_each(|head| head.reserve(numbers))?;
             self.room = room;
         }
         Ok(())
     }
 
-    /// Takes projections of the next positions [rows, heads + 2 kv_heads, head_dim]. Rotates q and k by `table`
+    /// Takes projections of the next positions [rows, heads + 2 kv_heads, head_dim] of a layer. Rotates q and k by `table`
     /// [positions, rotary / 2, 2] of (cos, sin), scales both by `gains` [heads + kv_heads, head_dim] unless empty, appends k and v,
     /// and returns q [rows, heads, head_dim].
-    pub fn append(&mut self, mut qkv: Rows, table: &[f32], gains: &[f32]) -> Rows {
-        let LayerHeads { heads, kv_heads, head_dim, .. } = self.heads;
-        self.rotate(&mut qkv, self.positions, table, gains);
+    pub fn append(&mut self, layer: &LayerHeads, mut qkv: Rows, table: &[f32], gains: &[f32]) -> Rows {
+        let LayerHeads { heads, kv_heads, head_dim, .. } = *layer;
+        layer.rotate(&mut qkv, self.positions, table, gains);
         let mut q = Rows::new(qkv.len(), heads * head_dim);
         for row in 0..qkv.len() {
             let (queries, rest) = qkv.row(row).split_at(heads * head_dim);
@@ -122,34 +148,16 @@ impl Cache {
     }
 
     /// Does the same with q alone [rows, heads, head_dim], for the latest positions, whose keys and values are there.
-    pub fn rotate_queries(&self, mut q: Rows, table: &[f32], gains: &[f32]) -> Rows {
+    pub fn rotate_queries(&self, layer: &LayerHeads, mut q: Rows, table: &[f32], gains: &[f32]) -> Rows {
         let position = self.positions - q.len();
-        self.rotate(&mut q, position, table, gains);
+        layer.rotate(&mut q, position, table, gains);
         q
-    }
-
-    /// Rotates and scales the heads of q, and of k if they follow. The first row is at a position.
-    fn rotate(&self, rows: &mut Rows, position: usize, table: &[f32], gains: &[f32]) {
-        let LayerHeads { heads, kv_heads, head_dim, rotary, q_table, .. } = self.heads;
-        for row in 0..rows.len() {
-            let values = rows.row_mut(row);
-            let angles = |first| table.get(first + (position + row) * rotary..).unwrap_or_default().as_chunks::<2>().0;
-            let (k_angles, q_angles) = (angles(0), angles(q_table));
-            for (index, head) in values.chunks_exact_mut(head_dim).take(heads + kv_heads).enumerate() {
-                let angles = if index < heads { q_angles } else { k_angles };
-                let pairs = head[..rotary].as_chunks_mut::<2>().0.iter_mut().zip(angles);
-                pairs.for_each(|(pair, [cos, sin])| {
-                    *pair = [pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos];
-                });
-            }
-            values.iter_mut().zip(gains).for_each(|(value, gain)| *value *= gain);
-        }
     }
 
     /// Computes softmax attention of q [rows, heads, head_dim] at the last positions: [rows, heads, head_dim]. `sinks` [heads]: one more
     /// score of each head.
-    pub fn attend(&self, q: &Rows, sinks: &[f32]) -> Rows {
-        let LayerHeads { heads, kv_heads, head_dim, .. } = self.heads;
+    pub fn attend(&self, layer: &LayerHeads, q: &Rows, sinks: &[f32]) -> Rows {
+        let LayerHeads { heads, kv_heads, head_dim, .. } = *layer;
         let group = heads / kv_heads * head_dim;
         let before = self.positions - q.len();
         let mut attended = vec![0f32; q.len() * q.width];
@@ -166,12 +174,12 @@ impl Cache {
                     }
                 }
                 let mut together = Together {
-                    heads: &self.heads,
+                    heads: layer,
                     v: &self.v[kv_head],
                     sinks: &sinks[kv_head * group / head_dim..][..group / head_dim],
                     position: before + first,
                     rows,
-                    after: if self.heads.sees_pass { self.positions } else { 0 },
+                    after: if layer.sees_pass { self.positions } else { 0 },
                     products: Vec::new(),
                     out,
                 };

@@ -83,6 +83,7 @@ impl CpuBackend {
             Ok((id, confident && goes_on))
         };
         let reads_context = self.drafting.reads_context();
+        model.take_kv(&mut self.target, self.cached.len());
         let drafted = match model.spec().at_once {
             Some(at_once) => {
                 let guess = async |mut position, mut tokens: &[u32], states, count| {
@@ -107,7 +108,7 @@ impl CpuBackend {
                     }
                     Ok(guesses)
                 };
-                self.drafting.guess_tokens(&self.cached, pending, [count, room], guess).await?
+                self.drafting.guess_tokens(&self.cached, pending, [count, room], guess).await
             }
             None => {
                 let step = async |position, tokens: &[u32], states| {
@@ -115,13 +116,16 @@ impl CpuBackend {
                     let rows = model.forward(tokens, position, states, last..last + 1)?;
                     choose_next(rows.row(0), position + last)
                 };
-                self.drafting.draft_tokens(&self.cached, pending, [count, room], step).await?
+                self.drafting.draft_tokens(&self.cached, pending, [count, room], step).await
             }
         };
+        if let Some(model) = &mut self.draft {
+            model.give_kv(&mut self.target);
+        }
         if translated {
             logits.clear();
         }
-        Ok((drafted, logits))
+        Ok((drafted?, logits))
     }
 
     /// Returns the target's ids after the pending token and after each draft token.

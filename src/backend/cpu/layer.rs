@@ -1,6 +1,6 @@
 //! State that a layer keeps of the text: keys and values, recurrent state, or nothing.
 
-use super::attention::Cache;
+use super::attention::{Cache, LayerHeads};
 use super::delta::DeltaStates;
 use super::pointwise::norm_parts;
 use super::rows::Rows;
@@ -140,19 +140,18 @@ pub(super) fn norm_heads(qkv: &mut Rows, attention: &AttentionSpec, spec: &Model
     }
 }
 
-/// Takes the projections of a layer: returns rotated q, and appends k and v, if they are its own.
+/// Takes the projections of a layer: returns rotated q, and appends k and v to those of layer `source`, if they are its own.
 pub(super) fn take_heads(
     layers: &mut [LayerState],
-    layer: usize,
-    attention: Option<&AttentionSpec>,
+    heads: &LayerHeads,
+    source: usize,
     rows: Rows,
     table: &[f32],
     gains: &[f32],
 ) -> Rows {
-    let source = attention.and_then(|attention| attention.kv_layer);
-    match (&mut layers[source.unwrap_or(layer)], source) {
-        (LayerState::Kv(cache), None) => cache.append(rows, table, gains),
-        (LayerState::Kv(cache), Some(_)) => cache.rotate_queries(rows, table, gains),
+    match &mut layers[source] {
+        LayerState::Kv(cache) if heads.has_own_kv => cache.append(heads, rows, table, gains),
+        LayerState::Kv(cache) => cache.rotate_queries(heads, rows, table, gains),
         _ => rows,
     }
 }

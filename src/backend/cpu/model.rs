@@ -38,6 +38,8 @@ struct CpuMemory {
     vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
+    /// Attention of each layer; empty if it has none.
+    heads: Vec<LayerHeads>,
     /// State of each layer.
     layers: Vec<LayerState>,
     /// Hidden states that the target keeps and its drafter reads; `None`: no other model reads them.
@@ -126,6 +128,8 @@ impl CpuModel {
                 head_dim: attention.head_dim,
                 rotary: rope.map_or(0, |rope| rope.rotary_dim),
                 window: attention.window.unwrap_or(usize::MAX),
+                has_own_kv: attention.kv_layer.is_none(),
+                ahead: usize::from(spec.shares_kv()),
                 sees_pass: spec.at_once.is_some_and(|at_once| at_once.is_block),
                 scale: spec.attention_scale,
                 cap: spec.attention_cap,
@@ -136,19 +140,22 @@ impl CpuModel {
         need_room("the recurrent states", states.map(|delta| DeltaHistory { spec: *delta }.numbers()).sum())?;
         let state = |layer: &LayerSpec| match &layer.mixer {
             Mixer::Attention(attention) if attention.kv_layer.is_some() => LayerState::Shared,
-            Mixer::Attention(attention) => LayerState::Kv(Cache::new(heads(attention), capacity.kv_dtype)),
+            Mixer::Attention(attention) => {
+                LayerState::Kv(Cache::new(attention.kv_heads, attention.head_dim, capacity.kv_dtype))
+            }
             Mixer::ShortConv { taps } => LayerState::History(History::new(blueprint.history(*taps))),
             Mixer::DeltaNet(delta) => LayerState::Delta(DeltaStates::new(*delta, spec.names().delta.tiled)),
         };
         let layers = spec.layers.iter().map(state).collect();
+        let heads = spec.layers.iter().map(|layer| layer.attention().map(heads).unwrap_or_default()).collect();
         let kept = match spec.hidden_states {
             HiddenStates::Unkept => None,
             HiddenStates::Kept { .. } => {
-                let width = spec.hidden_parts() * spec.hidden_size;
+                let width = spec.kept_width();
                 need_room("the hidden states", blueprint.kept_positions() * width)?;
                 Some(KeptRows::new(blueprint.kept_positions(), width))
             }
-            HiddenStates::Read { .. } | HiddenStates::Context { .. } => {
+            HiddenStates::Read { .. } | HiddenStates::Context { .. } | HiddenStates::Latest { .. } => {
                 target.and_then(|target| target.memory.kept.clone())
             }
         };
@@ -157,7 +164,7 @@ impl CpuModel {
         Ok(Self {
             processor: processor.clone(),
             blueprint: blueprint.clone(),
-            memory: CpuMemory { matrices, vectors, tables, layers, kept, arithmetic },
+            memory: CpuMemory { matrices, vectors, tables, heads, layers, kept, arithmetic },
         })
     }
 
@@ -184,6 +191,21 @@ impl CpuModel {
     /// Returns what each layer keeps of the text.
     pub(super) fn layers(&mut self) -> &mut Vec<LayerState> {
         &mut self.memory.layers
+    }
+
+    /// Takes the first `positions` positions of the target's keys and values, if the drafter attends to them.
+    pub(super) fn take_kv(&mut self, target: &mut Self, positions: usize) {
+        if self.spec().shares_kv() {
+            target.memory.layers.iter_mut().for_each(|layer| layer.truncate(positions));
+            self.give_kv(target);
+        }
+    }
+
+    /// Gives back what [`Self::take_kv`] took.
+    pub(super) fn give_kv(&mut self, target: &mut Self) {
+        if self.spec().shares_kv() {
+            std::mem::swap(&mut self.memory.layers, &mut target.memory.layers);
+        }
     }
 
     /// Returns the model's bytes with a full KV cache. Activations of a pass are not included; they are freed after it.
@@ -255,7 +277,9 @@ impl CpuModel {
     fn make_room(&mut self, position: usize, rows: usize, wanted: usize) -> Result<()> {
         let Self { blueprint, memory, .. } = self;
         let positions = position + rows;
-        for layer in &mut memory.layers {
+        // Keys and values of the target stay.
+        let own = if blueprint.spec.shares_kv() { &mut [][..] } else { &mut memory.layers };
+        for layer in own {
             layer.truncate(position);
             layer.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
                 what: "the KV cache".into(),
@@ -312,10 +336,11 @@ impl CpuModel {
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = CpuPass { residual, states, ..CpuPass::default() };
         let kept = memory.kept.clone();
-        let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. });
+        // It reads hidden states and then its own.
+        let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. } | HiddenStates::Latest { .. });
         match &kept {
             Some(kept) if is_mtp => pass.kept = kept.rows(position, tokens.len()),
-            _ => pass.kept = Rows::new(tokens.len(), spec.hidden_parts() * spec.hidden_size),
+            _ => pass.kept = Rows::new(tokens.len(), spec.kept_width()),
         }
         Ok(processor.run_in_pool(|| {
             for op in plan.body.iter().chain(&plan.kept) {
@@ -341,9 +366,10 @@ impl CpuModel {
 
 impl CpuMemory {
     fn run_op(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut CpuPass) {
-        let Self { matrices, vectors, tables, layers, arithmetic, .. } = self;
+        let Self { matrices, vectors, tables, heads, layers, arithmetic, .. } = self;
         let vector = |id: VectorId| &vectors[id.0][..];
         let attention = |layer: usize| spec.layers[layer].attention();
+        let source = |layer| attention(layer).and_then(|attention| attention.kv_layer).unwrap_or(layer);
         let table = |layer| {
             let rope = attention(layer).and_then(|attention| attention.rope);
             rope.map_or(&[][..], |rope| &tables[rope])
@@ -358,6 +384,10 @@ impl CpuMemory {
                     }
                     Table::Tokens | Table::Positions => &mut pass.residual,
                     Table::LayerInputs => &mut pass.layer_inputs,
+                    Table::Joined => {
+                        pass.joined[0] = Rows::new(tokens.len(), spec.kept_width());
+                        &mut pass.joined[0]
+                    }
                     Table::Markov => {
                         pass.markov = Rows::new(tokens.len(), spec.markov_rank());
                         &mut pass.markov
@@ -388,7 +418,9 @@ impl CpuMemory {
                     pass.kept.row_mut(row)[part * from.len()..][..from.len()].copy_from_slice(from);
                 }
             }
+            Op::TakeHidden if spec.shares_kv() => pass.joined[1] = std::mem::take(&mut pass.kept),
             Op::TakeHidden => pass.joined = [std::mem::take(&mut pass.kept), Rows::default()],
+            Op::KeepProjected => pass.kept = std::mem::take(&mut pass.projected),
             Op::AddNorm { from, to, gain, factor } => {
                 let normed = norm_rms(pass.hidden_rows(from), vector(gain), spec.norm_eps as f32);
                 let sum = pass.hidden_rows(to);
@@ -442,7 +474,7 @@ impl CpuMemory {
                     }
                     Output::Rotary { layer, bias } => {
                         y.add_to_each(vector(bias));
-                        pass.query = take_heads(layers, layer, attention(layer), y, table(layer), &[]);
+                        pass.query = take_heads(layers, &heads[layer], source(layer), y, table(layer), &[]);
                     }
                     Output::Gate { bias, activation } => {
                         match matrices[matrix].len() {
@@ -472,12 +504,11 @@ impl CpuMemory {
                     _ => (vector(gain), &[][..]),
                 };
                 qkv.scale_each(before);
-                pass.query = take_heads(layers, layer, attention(layer), qkv, table(layer), after);
+                pass.query = take_heads(layers, &heads[layer], source(layer), qkv, table(layer), after);
             }
             Op::Attention { layer, sinks } => {
-                let source = attention(layer).and_then(|attention| attention.kv_layer).unwrap_or(layer);
-                if let LayerState::Kv(cache) = &layers[source] {
-                    pass.mixed = cache.attend(&pass.query, vector(sinks));
+                if let LayerState::Kv(cache) = &layers[source(layer)] {
+                    pass.mixed = cache.attend(&heads[layer], &pass.query, vector(sinks));
                 }
             }
             Op::Route { bias, factors } => {

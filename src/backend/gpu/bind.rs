@@ -101,6 +101,7 @@ impl<'a> Binder<'a> {
             scale: spec.attention_scale,
             cap: spec.attention_cap.unwrap_or(0.0),
             whole: u32::from(spec.at_once.is_some_and(|at_once| at_once.is_block)),
+            ahead: u32::from(spec.shares_kv()),
             one: 1.0,
         }
     }
@@ -161,6 +162,7 @@ impl<'a> Binder<'a> {
                     Table::Tokens if spec.embedding_norm => (&self.normed, hidden),
                     Table::Tokens | Table::Positions => (&self.residual, hidden),
                     Table::LayerInputs => (&self.layer_inputs, self.layer_inputs_width()),
+                    Table::Joined => (&self.joined, stride(spec.joined_width()) as u32),
                     Table::Markov => (&self.markov, stride(spec.markov_rank()) as u32),
                 };
                 let pieces = matrix.pieces.iter().map(|piece| {
@@ -228,8 +230,16 @@ impl<'a> Binder<'a> {
                 let dims = NormDims { stride: row, y_first: part as u32 * count, count, ..self.kept_dims() };
                 vec![self.lower_copy([&self.residual, &self.kept], NormDims { x_ring: 0, ..dims }, uniforms)]
             }
+            Op::KeepProjected => {
+                let count = spec.kept_width() as u32 / 4;
+                let dims = NormDims { stride: count, count, x_ring: 0, next: 1, ..self.kept_dims() };
+                vec![self.lower_copy([&self.projected, &self.kept], dims, uniforms)]
+            }
             Op::TakeHidden => {
-                let dims = NormDims { y_ring: 0, ..self.kept_dims() };
+                let (row, width) = (stride(spec.joined_width()) as u32 / 4, spec.kept_width());
+                let y_first = (spec.joined_width() - width) as u32 / 4;
+                let count = if y_first > 0 { width as u32 / 4 } else { row };
+                let dims = NormDims { y_ring: 0, y_stride: row, y_first, count, ..self.kept_dims() };
                 vec![self.lower_copy([&self.kept, &self.joined], dims, uniforms)]
             }
             Op::AddNorm { from, to, gain, factor } => {
@@ -320,6 +330,7 @@ impl<'a> Binder<'a> {
             x_ring: ring(rows[0]),
             y_ring: ring(rows[1]),
             next: u32::from(rows[1] == HiddenRows::KeptNext),
+            by_draft: 0,
             eps: self.spec().norm_eps as f32,
             one: 1.0,
         };
@@ -331,9 +342,10 @@ impl<'a> Binder<'a> {
 
     /// Returns the dimensions of a copy of whole rows of the kept hidden states.
     fn kept_dims(&self) -> NormDims {
-        let row = stride(self.spec().hidden_parts() * self.spec().hidden_size) as u32 / 4;
+        let row = stride(self.spec().kept_width()) as u32 / 4;
         let ring = self.blueprint.kept_positions() as u32;
-        NormDims { stride: row, y_stride: row, count: row, x_ring: ring, y_ring: ring, ..NormDims::zeroed() }
+        let by_draft = u32::from(self.spec().shares_kv());
+        NormDims { stride: row, y_stride: row, count: row, x_ring: ring, y_ring: ring, by_draft, ..NormDims::zeroed() }
     }
 
     fn lower_copy(&self, [x, y]: [&Slice; 2], dims: NormDims, uniforms: &mut Uniforms) -> Lowered {

@@ -37,6 +37,11 @@ pub struct Step {
     pub lead: u32,
 }
 
+/// Flags of [`SampleDims::advance`] in `shaders/lib/sampling.wgsl`.
+pub(super) const ADVANCES: u32 = 1;
+pub(super) const DECIDES: u32 = 2;
+pub(super) const STAYS: u32 = 4;
+
 /// `NO_MASK` in `shaders/embed.wgsl`.
 pub(super) const NO_MASK: u32 = u32::MAX;
 
@@ -105,6 +110,7 @@ pub(super) struct HeadDims {
     pub scale: f32,
     pub cap: f32,
     pub whole: u32,
+    pub ahead: u32,
     pub one: f32,
 }
 
@@ -221,6 +227,7 @@ pub(super) struct NormDims {
     pub x_ring: u32,
     pub y_ring: u32,
     pub next: u32,
+    pub by_draft: u32,
     pub eps: f32,
     pub one: f32,
 }

@@ -122,7 +122,7 @@ impl GpuBackend {
         if need > self.target.room() {
             // Prepared commands use buffers that are replaced. After an error some may be replaced already.
             self.ahead = Ahead::default();
-            self.target.make_room(need).await?;
+            self.target.make_room(need, self.draft.as_mut()).await?;
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl GpuBackend {
             && positions > draft.room()
         {
             self.ahead = Ahead::default();
-            draft.make_room(positions).await?;
+            draft.make_room(positions, None).await?;
         }
         Ok(())
     }

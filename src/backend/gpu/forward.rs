@@ -86,7 +86,10 @@ impl GpuModel {
                 matrices: matrices.collect::<Result<_>>()?,
                 vectors: allocate_vectors(gpu, &plan.vectors)?,
                 tables: tables.collect::<Result<_>>()?,
-                layers: cache.layers.iter().map(|&bytes| gpu.buffer("kv cache", bytes)).collect::<Result<_>>()?,
+                layers: match target.filter(|_| spec.shares_kv()) {
+                    Some(target) => target.layers.clone(),
+                    None => cache.layers.iter().map(|&bytes| gpu.buffer("kv cache", bytes)).collect::<Result<_>>()?,
+                },
                 round: round.tokens.whole(),
                 sampling: round.sampling.whole(),
                 step: gpu.buffer("step", size_of::<Step>() as u64)?.whole(),
@@ -227,11 +230,12 @@ impl GpuModel {
     }
 
     /// Grows the KV cache to hold `positions`, at most [`Capacity::max_context`]. It doubles layer by layer, so that only one layer
-    /// is in memory twice. Cached positions are kept. Commands recorded earlier become invalid, even after an error.
+    /// is in memory twice. Cached positions are kept. Commands recorded earlier become invalid, even after an error. A `drafter` may attend
+    /// to the cache.
     ///
     /// # Errors
     /// [`Error::OutOfGpuMemory`]; the number of positions is then unchanged.
-    pub(super) async fn make_room(&mut self, positions: usize) -> Result<()> {
+    pub(super) async fn make_room(&mut self, positions: usize, mut drafter: Option<&mut Self>) -> Result<()> {
         let room = positions.next_power_of_two().min(self.capacity().max_context);
         let sizes = CacheSizes::new(&self.blueprint, room);
         let Self { gpu, layers, partial, norms, body, context, .. } = self;
@@ -243,10 +247,20 @@ impl GpuModel {
             let larger = gpu.allocating(what, bytes, || gpu.buffer(what, bytes)).await?;
             gpu.copy(buffer, &larger);
             context.iter_mut().chain(body.iter_mut()).for_each(|node| node.replace(gpu, buffer, &larger));
+            drafter.iter_mut().for_each(|drafter| drafter.replace(buffer, &larger));
             *buffer = larger;
         }
         self.room = room;
         Ok(())
+    }
+
+    /// Binds a larger cache of the target in place of the one that it had.
+    fn replace(&mut self, old: &Buffer, new: &Buffer) {
+        if self.spec().shares_kv() {
+            let Self { gpu, layers, body, .. } = self;
+            body.iter_mut().for_each(|node| node.replace(gpu, old, new));
+            layers.iter_mut().filter(|layer| layer.whole().is_of(old)).for_each(|layer| *layer = new.clone());
+        }
     }
 
     /// Returns the bytes of each layer's state, as parts of it, that a copy of `positions` needs.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Kernel};
-use crate::model::{AttentionSpec, Blueprint, Experts, HiddenStates, MatrixPlan, Memory, Op, Output, Section};
+use crate::model::{AttentionSpec, Blueprint, Experts, MatrixPlan, Memory, Op, Output, Section};
 use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
@@ -135,21 +135,16 @@ impl Sizes {
         let q = spec.largest(|layer| layer.attention().map_or(0, AttentionSpec::q_width));
         let mixed = spec.largest(|layer| layer.mixed_width(spec.hidden_size));
         let mlp = spec.largest(|layer| layer.intermediate_size).max(spec.layer_input_size);
-        let hidden_parts = spec.hidden_parts() * spec.hidden_size;
-        let (kept, joined) = match spec.hidden_states {
-            HiddenStates::Unkept => (0, 0),
-            HiddenStates::Kept { .. } => (blueprint.kept_positions(), 0),
-            // The target's are read.
-            HiddenStates::Read { .. } => (0, 2 * spec.hidden_size),
-            HiddenStates::Context { .. } => (0, hidden_parts),
-        };
+        // A drafter reads those of its target.
+        let kept = if spec.needs_target() { 0 } else { blueprint.kept_positions() };
+        let joined = spec.joined_width();
         let widest = spec.hidden_size.max(mixed).max(mlp).max(joined);
         let sums = gained_stride(spec.hidden_size) - stride(spec.hidden_size);
         let codes = |width: usize| width.div_ceil(32) * 12 + sums;
         let used = spec.experts.map_or(0, |experts| experts.used());
         let of_experts = spec.largest(|layer| layer.expert_size);
         let tiles = spec.experts.map_or(0, |experts| tiles(rows, &experts));
-        let projected = plan.body.iter().map(|op| match op {
+        let projected = plan.body.iter().chain(&plan.head).map(|op| match op {
             Op::Matmul { matrix, output: Output::Projected, .. } => plan.matrices[matrix.0].rows,
             _ => 0,
         });
@@ -159,7 +154,7 @@ impl Sizes {
                 Some(Experts { with_mlp: true, .. }) => floats(rows, stride(spec.hidden_size)),
                 _ => 0,
             },
-            kept: floats(kept, stride(hidden_parts)),
+            kept: floats(kept, stride(spec.kept_width())),
             joined: floats(rows, stride(joined)),
             markov: floats(1, stride(spec.markov_rank())),
             gained: floats(rows, gained_stride(spec.hidden_size)),

@@ -1,6 +1,6 @@
 //! Kernels after the heads of target and draft model: logit processors, and the choice of each row's token.
 
-use super::dims::{SampleDims, SamplingBlock};
+use super::dims::{ADVANCES, DECIDES, STAYS, SampleDims, SamplingBlock};
 use super::forward::GpuModel;
 use super::memory::{logits_stride, remaining_tokens};
 use super::node::{GpuPass, KernelChoice, Node, WorkGrid};
@@ -8,7 +8,6 @@ use super::round::{CHUNK, DRAFTS, RoundBuffers};
 use super::variants::Variants;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
-use crate::model::HiddenStates;
 use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Bias, Draw, Processors, Sampling, stream};
 use crate::target::MAX_DRAFT;
@@ -64,8 +63,8 @@ fn guesses_blindly(model: &GpuModel) -> bool {
 /// Returns the positions between a row and the token before its result, modulo 2^32.
 fn lead(model: &GpuModel) -> u32 {
     let skipped = model.spec().at_once.map_or(0, |at_once| at_once.skipped);
-    let is_mtp = matches!(model.spec().hidden_states, HiddenStates::Read { .. });
-    u32::from(is_mtp).wrapping_sub(skipped as u32)
+    let is_ahead = model.spec().needs_target() && model.plan().context.is_empty();
+    u32::from(is_ahead).wrapping_sub(skipped as u32)
 }
 
 impl Recipe {
@@ -122,8 +121,9 @@ impl Sampler {
             drafts: DRAFTS as u32,
             advance: match model.spec().markov {
                 _ if !drafts || guesses_blindly(model) => 0,
-                Some(markov) if markov.has_confidence => 2,
-                _ => 1,
+                Some(markov) if markov.has_confidence => ADVANCES | DECIDES,
+                _ if model.spec().shares_kv() => ADVANCES | STAYS,
+                _ => ADVANCES,
             },
             stream,
             draft_stride,

@@ -23,6 +23,15 @@ pub(in crate::model) struct ContextNames {
     pub hidden_norm: &'static str,
 }
 
+/// Tensors of an assistant of Gemma 4 that other models lack.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::model) struct AssistantNames {
+    /// Projection of an embedding and a hidden state of the target to the residual stream [hidden, 2 width].
+    pub before: &'static str,
+    /// Projection to the hidden state that it reads next [width, hidden].
+    pub after: &'static str,
+}
+
 /// Tensors of a Markov head.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::model) struct MarkovNames {
@@ -35,6 +44,11 @@ pub(in crate::model) struct MarkovNames {
 }
 
 impl Naming {
+    /// Returns the names of the tensors of assistants.
+    pub(in crate::model) fn assistant(self) -> AssistantNames {
+        AssistantNames { before: "pre_projection", after: "post_projection" }
+    }
+
     /// Returns the names of the tensors of Markov heads.
     pub(in crate::model) fn markov(self) -> MarkovNames {
         MarkovNames {

@@ -12,6 +12,7 @@ impl fmt::Display for Plan {
                 Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
                 Op::Confide { .. } => writeln!(f, "confide")?,
                 Op::KeepHidden { part } => writeln!(f, "copy             residual -> kept, part {part}")?,
+                Op::KeepProjected => writeln!(f, "copy             projected -> kept, one position later")?,
                 Op::TakeHidden => writeln!(f, "copy             kept -> joined")?,
                 Op::Norm { gain, to: HiddenRows::Normed, .. } => writeln!(f, "norm             {}", vector(*gain))?,
                 Op::Norm { gain, to, .. } | Op::AddNorm { gain, to, .. } => {

@@ -23,6 +23,23 @@ impl Builder<'_> {
         self.body.push(Op::Matmul { input: Input::Joined, matrix, output: Output::Start });
     }
 
+    /// Adds the input of an assistant: joined embedding of the target and hidden state -> residual.
+    pub(super) fn assistant_input(&mut self) {
+        let (spec, names) = (self.spec, self.spec.naming.assistant());
+        let part = [Part::whole(names.before.into(), spec.hidden_size)];
+        let matrix = self.matrix("projection before", spec.joined_width(), &part, RowOrder::Stacked);
+        self.body.push(Op::TakeHidden);
+        self.body.push(Op::Matmul { input: Input::Joined, matrix, output: Output::Start });
+    }
+
+    /// Returns the last steps of an assistant: normed -> the hidden state that it reads next.
+    pub(super) fn assistant_output(&mut self) -> [Op; 2] {
+        let (spec, names) = (self.spec, self.spec.naming.assistant());
+        let part = [Part::whole(names.after.into(), spec.kept_width())];
+        let matrix = self.matrix("projection after", spec.hidden_size, &part, RowOrder::Stacked);
+        [Op::Matmul { input: Input::Normed, matrix, output: Output::Projected }, Op::KeepProjected]
+    }
+
     /// Returns the head of an MTP layer. Its normalised output takes the place of the target's next hidden state.
     pub(super) fn mtp_head(&mut self, matrix: MatrixId, output: Output) -> Vec<Op> {
         let tensor = self.spec.mtp_tensor(self.spec.naming.mtp().final_norm);
@@ -66,7 +83,7 @@ impl Builder<'_> {
     pub(super) fn context(&mut self, layers: &[Range<usize>]) -> Vec<Op> {
         let (hidden, names) = (self.spec.hidden_size, self.spec.naming.context());
         let part = [Part::whole(names.fc.into(), hidden)];
-        let matrix = self.matrix("fc", self.spec.hidden_parts() * hidden, &part, RowOrder::Stacked);
+        let matrix = self.matrix("fc", self.spec.kept_width(), &part, RowOrder::Stacked);
         let gain = self.hidden_gain("hidden norm", names.hidden_norm);
         let (from, to) = (HiddenRows::Residual, HiddenRows::Normed);
         let fused = [
@@ -74,9 +91,8 @@ impl Builder<'_> {
             Op::Matmul { input: Input::Joined, matrix, output: Output::Start },
             Op::Norm { from, to, gain, bias: None, head: false },
         ];
-        let is_of_keys = |op: &&Op| match op {
-            Op::Matmul { output: Output::Projected | Output::Rotary { .. }, .. } | Op::QkNorm { .. } => true,
-            _ => false,
+        let is_of_keys = |op: &&Op| {
+            matches!(op, Op::Matmul { output: Output::Projected | Output::Rotary { .. }, .. } | Op::QkNorm { .. })
         };
         let of_layers = layers.iter().flat_map(|layer| self.body[layer.clone()].iter().filter(is_of_keys));
         fused.into_iter().chain(of_layers.cloned()).collect()

@@ -299,6 +299,7 @@ impl Model {
             scale: spec.attention_scale,
             cap: spec.attention_cap,
             q_table: rope.map_or(0, |rope| (rope.tables() - 1) * spec.max_position_embeddings * rope.rotary_dim),
+            sees_pass: false,
         }
     }
 }

@@ -12,6 +12,8 @@ fn a_score_that_is_not_finite_is_never_dropped() {
         head_dim: DIM,
         rotary: 0,
         window: 64,
+        has_own_kv: true,
+        ahead: 0,
         sees_pass: false,
         scale: 1.0,
         cap: None,
@@ -19,7 +21,7 @@ fn a_score_that_is_not_finite_is_never_dropped() {
     };
     for sign in [1.0, -1.0] {
         for broken in [None, Some(0), Some(3), Some(16)] {
-            let mut cache = Cache::new(heads, KvDtype::F16);
+            let mut cache = Cache::new(1, DIM, KvDtype::F16);
             let mut qkv = Rows::new(17, 3 * DIM);
             for row in 0..qkv.len() {
                 let key = if broken == Some(row) { 1e5 } else { 0.5 };
@@ -27,8 +29,8 @@ fn a_score_that_is_not_finite_is_never_dropped() {
                 qkv.row_mut(row)[DIM..2 * DIM].fill(key);
                 qkv.row_mut(row)[2 * DIM..].fill(1.0);
             }
-            let q = cache.append(qkv, &[], &[]);
-            let attended = cache.attend(&q, &[f32::MIN]);
+            let q = cache.append(&heads, qkv, &[], &[]);
+            let attended = cache.attend(&heads, &q, &[f32::MIN]);
             for row in 0..attended.len() {
                 let is_finite = attended.row(row).iter().all(|value| value.is_finite());
                 assert_eq!(is_finite, broken.is_none_or(|broken| row < broken), "{sign} {broken:?}: row {row}");
