@@ -90,7 +90,7 @@ export type Message = { role: string; content?: string | readonly TextPart[] | n
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
 /** Source of a token that the target accepted; `target`: not drafted. */
-export type Origin = "draft_model" | "mtp" | "dflash" | "dspark" | "lookup" | "prediction" | "grammar" | "target";
+export type Origin = "draft_model" | "mtp" | "dflash" | "dspark" | "gemma4_assistant" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
   /** -1 if a server generated it. */

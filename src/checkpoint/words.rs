@@ -87,7 +87,9 @@ impl WordFiles<'_> {
     async fn translate<S: Source>(&self, weights: &Weights<S>) -> Result<Map<String, Value>> {
         for (key, harmless) in REFUSED {
             let number = |value: &Value| value.as_bool().map_or(value.as_f64(), |flag| Some(f64::from(u8::from(flag))));
-            if let Some(value) = self.get(key).filter(|value| number(value) != Some(harmless)) {
+            // Rows of a block drafter see each other.
+            let is_of_block = self.is_block_drafter() && key == "attention.causal";
+            if let Some(value) = self.get(key).filter(|value| number(value) != Some(harmless) && !is_of_block) {
                 return Err(self.bad(key, format!("{value} is not supported: the model would compute something else")));
             }
         }
@@ -130,6 +132,7 @@ impl WordFiles<'_> {
         }
         let count = |values: &Map<String, Value>, word: &str| values.get(word).and_then(Value::as_u64);
         self.add_recurrence(&mut values)?;
+        self.add_drafter(weights, &mut values)?;
         self.add_experts(weights, &mut values);
         let heads = count(&values, "num_attention_heads");
         let shared = count(&values, "hidden_size").zip(heads).and_then(|(size, heads)| size.checked_div(heads));
@@ -202,6 +205,33 @@ impl WordFiles<'_> {
         self.add_factors(weights, &mut scaling).await?;
         values.insert("rope_scaling".into(), scaling.into());
         Ok(values)
+    }
+
+    fn is_block_drafter(&self) -> bool {
+        self.architecture == "dflash"
+    }
+
+    /// Adds what block drafters say, whose layers are those of Qwen3.
+    fn add_drafter<S: Source>(&self, weights: &Weights<S>, values: &mut Map<String, Value>) -> Result<()> {
+        if !self.is_block_drafter() {
+            return Ok(());
+        }
+        let Some(Value::Array(layers)) = self.get("target_layers") else {
+            return Err(self.bad("target_layers", "it is not a list of layers".into()));
+        };
+        // Their inputs are read, which are the outputs of the layers before them.
+        let layers: Vec<_> = layers.iter().map(|layer| layer.as_u64().and_then(|layer| layer.checked_sub(1))).collect();
+        let mask = self.metadata.get("tokenizer.ggml.mask_token_id");
+        let is_causal = self.get("attention.causal").and_then(|causal| causal.as_bool()).unwrap_or(false);
+        let own = json!({ "target_layer_ids": layers, "mask_token_id": mask, "is_causal": is_causal });
+        values.insert("model_type".into(), "qwen3".into());
+        values.insert("dflash_config".into(), own);
+        values.insert("block_size".into(), self.get("block_size").unwrap_or(16.into()));
+        if let Some([_, rank]) = weights.get("markov_w1.weight").map(|table| &table.shape[..]) {
+            let anchor = self.get("sample_from_anchor").unwrap_or(true.into());
+            values.insert("dspark_config".into(), json!({ "markov_rank": rank, "sample_from_anchor": anchor }));
+        }
+        Ok(())
     }
 
     /// Adds what some files say about delta nets in other words.

@@ -29,6 +29,17 @@ faults.mtp = (_, response, [, file]) => {
   response.writeHead(content ? 200 : 404).end(content || "");
 };
 
+/** Targets and drafters that were trained for them. */
+const DRAFTERS = new URL("../golden/drafters/", import.meta.url);
+faults.drafters = (_, response, path) => {
+  const place = new URL(`./${path.slice(0, -1).join("/")}/`, DRAFTERS);
+  const file = path.at(-1);
+  const tales = new URL("../../models/tales/target/", import.meta.url);
+  const from = file === "tokenizer.json" && path.at(-2) === "target" ? tales : place;
+  const content = readdirSync(from).includes(file) && readFileSync(new URL(file, from));
+  response.writeHead(content ? 200 : 404).end(content || "");
+};
+
 /** More weights than a module's memory has room for. */
 const huge = synthetic({ hidden_size: 1024, vocab_size: 4096, num_hidden_layers: 24, heads: 16, head_dim: 64, intermediate_size: 20_480 });
 faults.huge = huge.answer;
@@ -152,6 +163,31 @@ export const tests = {
       equal(origins, ["auto: mtp", "auto: target", "false: target", "true: mtp", "true: target"], device);
       equal([error.code, error.detail.option], ["bad-option", "use_mtp"]);
     }
+  },
+
+  async "drafters that read their target's state draft on every device, and the text is that of the target alone"() {
+    const golden = (name) => JSON.parse(readFileSync(new URL(name, DRAFTERS), "utf8")).cases;
+    for (const [target, assistant_model, origin, { prompt_ids, greedy_ids }] of [
+      ["TALES", "/drafters/dspark", "dspark", golden("dspark/dspark.json")[3]],
+      ["/drafters/gemma4-assistant/target", "/drafters/gemma4-assistant/assistant", "gemma4_assistant", golden("gemma4-assistant/assistant.json")[0]],
+    ])
+      for (const device of ["cpu", "webgpu"]) {
+        const { ids, origins, warnings } = await page.evaluate(
+          async ([target, device, assistant_model, prompt]) => {
+            const options = { max_new_tokens: 24, drafter: "draft_model", num_assistant_tokens_schedule: "constant" };
+            const engine = await Engine.load(target === "TALES" ? TALES : target, { device, assistant_model, max_context: 128 });
+            const text = engine.generate(prompt, options);
+            const origins = new Set();
+            for await (const { tokens } of text) for (const { origin } of tokens) origins.add(origin);
+            const { token_ids, stats } = await text.result;
+            engine.close();
+            return { ids: token_ids, origins: [...origins].sort(), warnings: stats.warnings };
+          },
+          [target, device, assistant_model, prompt_ids],
+        );
+        equal(ids, greedy_ids.slice(0, 24), `${origin} on ${device}`);
+        equal([origins, warnings], [[origin, "target"], []], device);
+      }
   },
 
   async "whoever drafts the text is the same"() {

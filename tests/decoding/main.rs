@@ -1,11 +1,11 @@
 //! Rounds and sessions: speculation changes no token, whatever happens on the way.
 
+mod assistants;
 mod chat;
 mod engine;
 mod foreign;
 mod growth;
 mod lossless;
-mod mtp;
 mod overlap;
 mod pard;
 mod prefill;

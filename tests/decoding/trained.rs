@@ -47,10 +47,11 @@ pub const MTP: Kind = Kind {
     most: 60,
 };
 // Their target takes long on a software GPU.
-const DFLASH: Kind =
+pub const DFLASH: Kind =
     Kind { folder: "tests/golden/drafters/dflash", file: "dflash.json", prefix: "dflash", lookaheads: &[5], most: 30 };
-const DSPARK: Kind = Kind { folder: "tests/golden/drafters/dspark", file: "dspark.json", prefix: "dspark", ..DFLASH };
-const GEMMA: Kind =
+pub const DSPARK: Kind =
+    Kind { folder: "tests/golden/drafters/dspark", file: "dspark.json", prefix: "dspark", ..DFLASH };
+pub const GEMMA: Kind =
     Kind { folder: "tests/golden/drafters/gemma4-assistant", file: "assistant.json", prefix: "clean_", ..MTP };
 const KINDS: [Kind; 4] = [MTP, DFLASH, DSPARK, GEMMA];
 

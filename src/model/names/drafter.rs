@@ -51,10 +51,13 @@ impl Naming {
 
     /// Returns the names of the tensors of Markov heads.
     pub(in crate::model) fn markov(self) -> MarkovNames {
-        MarkovNames {
-            table: "markov_head.markov_w1",
-            head: "markov_head.markov_w2",
-            confidence: "confidence_head.proj",
+        match self {
+            Self::HuggingFace => MarkovNames {
+                table: "markov_head.markov_w1",
+                head: "markov_head.markov_w2",
+                confidence: "confidence_head.proj",
+            },
+            Self::Gguf => MarkovNames { table: "markov_w1", head: "markov_w2", confidence: "conf_proj" },
         }
     }
 

@@ -1,0 +1,243 @@
+//! Sessions with drafters that were trained for their target.
+
+use super::trained::{Case, DFLASH, DSPARK, GEMMA, MTP};
+use common::altered::{configured, overflowing, with_tokenizer, without};
+use common::gguf::{ARRAY, BOOL, F32, File, TEXT, U32, array, text, texts};
+use common::{gpu, path, run, safetensors, tempfile};
+use foretoken::internals::backend::Device;
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::weights::{Folder, InMemory};
+use foretoken::{DrafterChoice, GenerateOptions, LoadOptions, Origin, Prompt, ResponseFormat, Schedule, Stats, UseMtp};
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+const FOLDER: &str = "tests/golden/drafters/qwen35-mtp";
+
+fn cases() -> Vec<Case> {
+    MTP.cases()
+}
+
+/// Returns a folder of the target with the tokenizer of the tales.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for from in [path(FOLDER), path("models/tales/target")] {
+        for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+            let (from, to) = (from.join(name), folder.path().join(name));
+            if from.is_file() && !to.exists() {
+                std::fs::copy(from, to).unwrap();
+            }
+        }
+    }
+    folder
+}
+
+#[test]
+fn a_session_uses_the_layer_unless_it_is_told_not_to() {
+    let (folder, gpu) = (folder(), gpu());
+    let files = || Folder::open(folder.path()).unwrap();
+    let load = |device: Device, options: &LoadOptions| {
+        run(Session::load(device, files(), None::<Folder>, options, &mut |_, _| ()))
+    };
+    let drafts = GenerateOptions::new()
+        .max_new_tokens(40)
+        .drafter(DrafterChoice::DraftModel)
+        .num_assistant_tokens_schedule(Schedule::Constant);
+    let format = json!({ "type": "regex", "regex": "[a-z ,]*" });
+    let formed = drafts.clone().response_format(ResponseFormat(format.as_object().unwrap().clone()));
+    let prompt = Prompt::Tokens(cases()[2].prompt.clone());
+    for device in [Device::from(&gpu), Device::cpu()] {
+        let mut plain = load(device.clone(), &LoadOptions::new().use_mtp(UseMtp::No)).unwrap();
+        let mut session = load(device, &LoadOptions::new()).unwrap();
+        for options in [&drafts, &formed] {
+            let mut origins = Vec::new();
+            let mut write = |session: &mut Session| {
+                let mut on_token = |progress: Progress<'_>| {
+                    if let Progress::Token(token) = progress {
+                        origins.push(token.origin);
+                    }
+                    ControlFlow::Continue(())
+                };
+                run(session.generate(&prompt, options, &mut on_token)).unwrap()
+            };
+            let found = write(&mut session);
+            let expected = write(&mut plain);
+            assert_eq!(found.token_ids, expected.token_ids);
+            assert!(found.stats.num_accepted_draft_tokens > 0);
+            assert!(origins.contains(&Origin::Mtp), "{origins:?}");
+        }
+    }
+    let tales = Folder::open(path("models/tales/target")).unwrap();
+    let must = LoadOptions::new().use_mtp(UseMtp::Yes);
+    let missing = run(Session::load(&gpu, tales.clone(), None::<Folder>, &must, &mut |_, _| ())).err().unwrap();
+    assert!(missing.to_string().contains("has no MTP layer"), "{missing}");
+    let both = run(Session::load(&gpu, files(), Some(tales), &must, &mut |_, _| ())).err().unwrap();
+    assert!(both.to_string().contains("with an assistant model"), "{both}");
+}
+
+/// Writes a text with a session that has a drafter, and checks that it is that of the golden.
+fn write_with(target: &Path, drafter: InMemory, case: &Case, device: Device) -> (Vec<Origin>, Stats) {
+    let options = GenerateOptions::new()
+        .max_new_tokens(24)
+        .drafter(DrafterChoice::DraftModel)
+        .num_assistant_tokens_schedule(Schedule::Constant);
+    let target = with_tokenizer(target);
+    let mut session = run(Session::load(device, target, Some(drafter), &LoadOptions::new(), &mut |_, _| ())).unwrap();
+    let mut origins = Vec::new();
+    let mut on_token = |progress: Progress<'_>| {
+        if let Progress::Token(token) = progress {
+            origins.push(token.origin);
+        }
+        ControlFlow::Continue(())
+    };
+    let found = run(session.generate(&Prompt::Tokens(case.prompt.clone()), &options, &mut on_token)).unwrap();
+    let len = found.token_ids.len();
+    assert_eq!(found.token_ids, case.text[..len]);
+    assert!(len == 24 || len == case.text.len());
+    (origins, found.stats)
+}
+
+#[test]
+fn an_assistant_is_recognised_by_its_files() {
+    let drafters = [
+        (Some("tales"), "tests/golden/drafters/dflash", DFLASH, Origin::Dflash),
+        (Some("tales"), "tests/golden/drafters/dspark", DSPARK, Origin::Dspark),
+        (None, "tests/golden/drafters/gemma4-assistant/assistant", GEMMA, Origin::Gemma4Assistant),
+    ];
+    for (tales, folder, kind, origin) in drafters {
+        let target = match tales {
+            Some(_) => path("models/tales/target"),
+            None => path("tests/golden/drafters/gemma4-assistant/target"),
+        };
+        let case = &kind.cases()[if tales.is_some() { 3 } else { 0 }];
+        for device in [Device::from(&gpu()), Device::cpu()] {
+            let files = without(&path(folder), "none");
+            let (origins, stats) = write_with(&target, files, case, device);
+            assert!(origins.contains(&origin), "{origins:?}");
+            assert!(stats.warnings.is_empty(), "{:?}", stats.warnings);
+        }
+    }
+}
+
+/// A drafter that is broken, incomplete or of another target costs a warning, never the text.
+#[test]
+fn a_broken_assistant_costs_a_warning_and_never_the_text() {
+    let (tales, gemma) = (path("models/tales/target"), path("tests/golden/drafters/gemma4-assistant/target"));
+    let (dspark, assistant) =
+        (path("tests/golden/drafters/dspark"), path("tests/golden/drafters/gemma4-assistant/assistant"));
+    let (of_tales, of_gemma) = (&DSPARK.cases()[3], &GEMMA.cases()[0]);
+    let layers = json!({ "mask_token_id": 1, "target_layer_ids": [1, 9] });
+    let mask = json!({ "mask_token_id": 5000, "target_layer_ids": [1, 4, 6] });
+    let cases = [
+        (&tales, overflowing(&dspark, "layers.1.mlp.down_proj.weight"), of_tales, "without the draft model"),
+        (&tales, without(&dspark, "markov_head.markov_w2.weight"), of_tales, "markov_head.markov_w2.weight"),
+        (&tales, without(&dspark, "hidden_norm.weight"), of_tales, "hidden_norm.weight"),
+        (&tales, configured(&dspark, "config.json", "dflash_config", &layers), of_tales, "no layer 9"),
+        (&tales, configured(&dspark, "config.json", "dflash_config", &mask), of_tales, "mask_token_id"),
+        (&tales, configured(&dspark, "config.json", "block_size", &json!(1)), of_tales, "block_size"),
+        (&gemma, without(&dspark, "none"), of_gemma, "hidden_size"),
+        (&gemma, overflowing(&assistant, "model.layers.1.mlp.down_proj.weight"), of_gemma, "without the draft model"),
+        (&gemma, without(&assistant, "post_projection.weight"), of_gemma, "post_projection.weight"),
+        (&tales, without(&assistant, "none"), of_tales, "backbone_hidden_size"),
+    ];
+    let gpu = gpu();
+    for (index, (target, drafter, case, warning)) in cases.into_iter().enumerate() {
+        let device = if index == 0 || index == 7 { Device::from(&gpu) } else { Device::cpu() };
+        let (_, stats) = write_with(target, drafter, case, device);
+        assert!(stats.warnings.iter().any(|found| found.contains(warning)), "{warning}: {:?}", stats.warnings);
+    }
+    let alone = run(Session::load(
+        Device::cpu(),
+        without(&dspark, "none"),
+        None::<InMemory>,
+        &LoadOptions::new(),
+        &mut |_, _| (),
+    ));
+    let error = alone.err().unwrap().to_string();
+    assert!(error.contains("as assistant_model"), "{error}");
+}
+
+/// A file of llama.cpp's names has the same drafts.
+#[test]
+fn a_gguf_file_of_a_block_drafter_drafts_the_same() {
+    let folder = path("tests/golden/drafters/dspark");
+    let stored = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let words = [
+        ("self_attn.", "attn_"),
+        ("_proj", ""),
+        ("attn_o.", "attn_output."),
+        ("mlp.", "ffn_"),
+        ("input_layernorm", "attn_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("layers.", "blk."),
+        ("confidence_head.proj", "conf_proj"),
+        ("markov_head.", ""),
+    ];
+    let number = |n: u32| n.to_le_bytes().to_vec();
+    let layers = array(U32, &[number(2), number(5), number(7)]);
+    let tokens: Vec<String> = (0..4096).map(|id| format!("token {id}")).collect();
+    let mut file = File::default()
+        .key("general.architecture", TEXT, text("dflash"))
+        .key("dflash.target_layers", ARRAY, layers)
+        .key("dflash.attention.causal", BOOL, [0])
+        .key("tokenizer.ggml.mask_token_id", U32, number(1))
+        .key("tokenizer.ggml.tokens", ARRAY, texts(&tokens.iter().map(String::as_str).collect::<Vec<_>>()))
+        .key("dflash.attention.layer_norm_rms_epsilon", F32, 1e-6f32.to_le_bytes());
+    for (key, value) in [
+        ("block_size", 7),
+        ("context_length", 1024),
+        ("block_count", 2),
+        ("embedding_length", 256),
+        ("feed_forward_length", 512),
+        ("attention.head_count", 8),
+        ("attention.head_count_kv", 4),
+        ("attention.key_length", 32),
+        ("attention.value_length", 32),
+    ] {
+        file = file.key(&format!("dflash.{key}"), U32, number(value));
+    }
+    let tensors = safetensors::SafeTensors::deserialize(&stored).unwrap();
+    for (name, tensor) in tensors.tensors() {
+        let renamed = match name.as_str() {
+            "norm.weight" => "output_norm.weight".into(),
+            "hidden_norm.weight" => "enc.output_norm.weight".into(),
+            name => words.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to)),
+        };
+        let renamed = renamed.replace("confidence_head.proj", "conf_proj").replace("confidence_head", "conf_proj");
+        let dims: Vec<u64> = tensor.shape().iter().rev().map(|dim| *dim as u64).collect();
+        // bf16, in llama.cpp's numbers of types.
+        file = file.tensor(&renamed, &dims, 30, tensor.data());
+    }
+    let files = InMemory::new("drafter", [("drafter.gguf", file.bytes().into())]);
+    let case = &DSPARK.cases()[3];
+    let target = path("models/tales/target");
+    let (origins, stats) = write_with(&target, files, case, Device::cpu());
+    assert!(stats.warnings.is_empty(), "{:?}", stats.warnings);
+    let (same, expected) = write_with(&target, without(&folder, "none"), case, Device::cpu());
+    assert_eq!(origins, same);
+    assert_eq!(stats.num_accepted_draft_tokens, expected.num_accepted_draft_tokens);
+}
+
+/// A layer whose guesses are no numbers, or that is incomplete, costs its drafts and a warning, never the text.
+#[test]
+fn a_broken_layer_costs_a_warning_and_never_the_text() {
+    let folder = folder();
+    let options = GenerateOptions::new()
+        .max_new_tokens(30)
+        .drafter(DrafterChoice::DraftModel)
+        .num_assistant_tokens_schedule(Schedule::Constant);
+    let prompt = Prompt::Tokens(cases()[2].prompt.clone());
+    let overflowing = overflowing(folder.path(), "mtp.layers.0.mlp.down_proj.weight");
+    let incomplete = without(folder.path(), "mtp.norm.weight");
+    for (source, warning) in [(overflowing, "without the draft model"), (incomplete, "the MTP layer is not used")] {
+        for device in [Device::from(&gpu()), Device::cpu()] {
+            let load = LoadOptions::new();
+            let mut session =
+                run(Session::load(device, source.clone(), None::<InMemory>, &load, &mut |_, _| ())).unwrap();
+            let found = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!(found.token_ids, cases()[2].text[..30]);
+            let warnings = &found.stats.warnings;
+            assert!(warnings.iter().any(|found| found.contains(warning)), "{warnings:?}");
+        }
+    }
+}
