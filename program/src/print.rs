@@ -31,6 +31,7 @@ fn style(origin: Origin, colour: bool) -> Style {
     match origin {
         Origin::DraftModel | Origin::Mtp | Origin::Dflash if colour => AnsiColor::Green.on_default(),
         Origin::Lookup if colour => AnsiColor::Cyan.on_default(),
+        Origin::Suffix if colour => AnsiColor::Blue.on_default(),
         Origin::Prediction if colour => AnsiColor::Magenta.on_default(),
         Origin::Grammar if colour => AnsiColor::Yellow.on_default(),
         _ => Style::new(),
