@@ -90,7 +90,7 @@ export type Message = { role: string; content?: string | readonly TextPart[] | n
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
 /** Source of a token that the target accepted; `target`: not drafted. */
-export type Origin = "draft_model" | "mtp" | "lookup" | "prediction" | "grammar" | "target";
+export type Origin = "draft_model" | "mtp" | "lookup" | "suffix" | "prediction" | "grammar" | "target";
 
 export type Token = {
   /** -1 if a server generated it. */
@@ -401,7 +401,7 @@ export type Times = {
 
 export type Speculating = {
   /** who drafted in the latest round; null: plain decoding */
-  drafter: "draft_model" | "mtp" | "lookup" | "prediction" | null;
+  drafter: "draft_model" | "mtp" | "lookup" | "suffix" | "prediction" | null;
   /** draft tokens of that round */
   lookahead: number;
   /** 0 before anything was measured */
@@ -411,7 +411,7 @@ export type Speculating = {
   /** in words */
   reason: string;
   /** by who drafted; `draft_model` counts those of an MTP layer too */
-  rounds: { plain: number; prediction: number; lookup: number; draft_model: number; grammar: number };
+  rounds: { plain: number; prediction: number; lookup: number; suffix: number; draft_model: number; grammar: number };
 };
 
 /** what several targets did */

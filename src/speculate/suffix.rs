@@ -16,7 +16,7 @@ const VOTERS: usize = 16;
 /// Maximum number of places that are compared with the last tokens, because different n-grams may share a bucket.
 const COMPARED: usize = 4 * VOTERS;
 /// A draft ends before the token with which it is fully accepted with a lower probability than this.
-const LEAST_CONFIDENCE: f64 = 0.25;
+const LEAST_CONFIDENCE: f64 = 0.35;
 /// Least length of a shared beginning that is not stored again.
 const LEAST_SHARED: usize = 2 * LONGEST;
 /// Separator of texts in the log. It is no token.
