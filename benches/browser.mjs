@@ -56,7 +56,7 @@ const load = () =>
   page.evaluate(
     async (options) => {
       globalThis.engine?.close();
-      globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT, ...options });
+      globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT, lookup_memory: 0, ...options });
       return engine.device;
     },
     { device: values.device, dtype: values.dtype },

@@ -155,8 +155,9 @@
 //!
 //! # Speculation
 //!
-//! There are four kinds of drafters: a small model of the same family ([`assistant_model`](EngineBuilder::assistant_model)), the
-//! MTP layer of some models, prompt lookup, which repeats earlier parts of the text, and a [`prediction`](GenerateOptions::prediction) given by the caller.
+//! There are five kinds of drafters: a small model of the same family ([`assistant_model`](EngineBuilder::assistant_model)), the
+//! MTP layer of some models, prompt lookup, which repeats earlier parts of the text, suffix lookup, which also repeats earlier texts
+//! ([`lookup_memory`](LoadOptions::lookup_memory)), and a [`prediction`](GenerateOptions::prediction) given by the caller.
 //! The drafter and the number of draft tokens are chosen by measurement during the text; if no drafter helps, none is used.
 //! [`DraftingOptions`] can override this. [`Stats`] report the results, under vLLM's names.
 //!

@@ -239,7 +239,10 @@ impl Session {
             (built, _) => built,
         }?;
         let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
-        Ok(Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(pair), warnings).await })
+        Ok(Self {
+            prompts,
+            executor: Single::new(engine, prompt_cache, Box::new(pair), warnings, options.lookup_memory).await,
+        })
     }
 }
 

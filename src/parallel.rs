@@ -144,6 +144,7 @@ impl Parallel {
             DrafterChoice::Auto => model && drafting.prompt_lookup_num_tokens.is_none(),
             DrafterChoice::DraftModel => model,
             DrafterChoice::Lookup => false,
+            DrafterChoice::Suffix => return bad("drafter", "suffix", "auto, draft_model or lookup"),
             DrafterChoice::Prediction => return bad("drafter", "prediction", "auto, draft_model or lookup"),
             DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
         };

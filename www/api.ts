@@ -90,7 +90,7 @@ export type Message = { role: string; content?: string | readonly TextPart[] | n
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
 /** Source of a token that the target accepted; `target`: not drafted. */
-export type Origin = "draft_model" | "mtp" | "dflash" | "dspark" | "gemma4_assistant" | "lookup" | "prediction" | "grammar" | "target";
+export type Origin = "draft_model" | "mtp" | "dflash" | "dspark" | "gemma4_assistant" | "lookup" | "suffix" | "prediction" | "grammar" | "target";
 
 export type Token = {
   /** -1 if a server generated it. */
@@ -138,6 +138,11 @@ export type LoadOptions = {
    * assistant model. `true`: Use it; loading fails without one. `false`: Ignore it. Default: auto.
    */
   use_mtp?: boolean | "auto";
+  /**
+   * Number of tokens of earlier prompts and texts that the suffix lookup remembers, at 40 bytes each; 0: none. They are never stored on
+   * disk. Default: 65536. Allowed: 0 to 1048576.
+   */
+  lookup_memory?: number;
   /**
    * Storage format of the weights on the GPU. `auto`: As in the checkpoint. `f32`: 4 bytes, exact. `f16`: 2 bytes, rounded to nearest.
    * `q8`: 8 bits, and a scale per 32 weights (Q8_0). The loss is hardly measurable. `q4`: 4 bits, and a scale and a minimum per 32
@@ -294,10 +299,11 @@ export type GenerateOptions = {
   /**
    * Source of drafts. `auto`: With the schedule `adaptive`: the fastest drafter. Otherwise the prediction if given, else the lookup if
    * `prompt_lookup_num_tokens` is given, else the draft model. `draft_model`: The draft model, or the MTP layer of the model. `lookup`:
-   * Prompt lookup: the tokens that followed the latest n-gram earlier in the text. `prediction`: The expected text of `prediction`.
-   * `chain`: The prediction; if it has no draft, the lookup; if that has none either, the draft model. Default: auto.
+   * Prompt lookup: the tokens that followed the latest n-gram earlier in the text. `suffix`: Suffix lookup: the tokens that most often
+   * followed the last ones, earlier in the text or in earlier texts. `prediction`: The expected text of `prediction`. `chain`: The
+   * prediction; if it has no draft, the lookup; if that has none either, the draft model. Default: auto.
    */
-  drafter?: "auto" | "draft_model" | "lookup" | "prediction" | "chain";
+  drafter?: "auto" | "draft_model" | "lookup" | "suffix" | "prediction" | "chain";
   /**
    * Initial number of draft tokens of the draft model per round, at most 31; 0: no draft model. The adaptive schedule chooses the
    * number itself. Default: 5.
@@ -312,8 +318,9 @@ export type GenerateOptions = {
   /** End a draft after a token whose probability in the draft model is below this; 0: never. Default: 0. Allowed: 0 to 1. */
   assistant_confidence_threshold?: number;
   /**
-   * Maximum number of tokens per draft of the prompt lookup. With a schedule other than `adaptive` and the drafter `auto`, it also
-   * selects the lookup as drafter. Default: chosen by the schedule. Allowed: 1 or more; leave it out for no lookup.
+   * Maximum number of tokens per draft of the prompt lookup and the suffix lookup. With a schedule other than `adaptive` and the
+   * drafter `auto`, it also selects the prompt lookup as drafter. Default: chosen by the schedule. Allowed: 1 or more; leave it out for
+   * no lookup.
    */
   prompt_lookup_num_tokens?: number;
   /** Length of the longest n-gram that the lookup tries to match; shorter ones follow. Default: 2. Allowed: 1 to 64. */
@@ -411,7 +418,7 @@ export type Speculating = {
   /** in words */
   reason: string;
   /** by who drafted; `draft_model` counts those of an MTP layer too */
-  rounds: { plain: number; prediction: number; lookup: number; draft_model: number; grammar: number };
+  rounds: { plain: number; prediction: number; lookup: number; suffix: number; draft_model: number; grammar: number };
 };
 
 /** what several targets did */

@@ -86,7 +86,7 @@ export async function open({ root, gguf, onnx, dtype, device }) {
 /** Runs in the page: loads foretoken and defines `write.foretoken`. */
 async function foretoken([model, device]) {
   const { Engine } = await import("/engine.js");
-  const engine = await Engine.load(model, { device, cache: false });
+  const engine = await Engine.load(model, { device, cache: false, lookup_memory: 0 });
   globalThis.write = {
     async foretoken(prompt, options) {
       const [times, counts] = [[], []];

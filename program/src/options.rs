@@ -12,7 +12,7 @@ const GENERATION: usize = 0;
 /// Options of loading, except those of other groups: capacity and number types of the models.
 const CAPACITY: usize = 1;
 const DEVICE: usize = 2;
-/// Targets and draft models that compute at the same time.
+/// Options for texts only: models that compute at the same time, and the memory of the suffix lookup.
 const PARALLEL: usize = 3;
 /// Policy for chats that are longer than the context.
 const LONG_CHATS: usize = 4;
@@ -26,7 +26,7 @@ fn members(group: usize) -> impl Iterator<Item = Declared> {
             // Files are part of the models' names, a form has its own flags, and the program has one conversation at a time.
             "file" | "assistant_file" | "response_format" | "prompt_cache_bytes" => return None,
             "device" | "threads" => DEVICE,
-            "sp_degree" | "draft_device" => PARALLEL,
+            "sp_degree" | "draft_device" | "lookup_memory" => PARALLEL,
             "context" => LONG_CHATS,
             _ => usual,
         };

@@ -30,6 +30,7 @@ impl Colour {
 fn style(origin: Origin, colour: bool) -> Style {
     match origin {
         Origin::Lookup if colour => AnsiColor::Cyan.on_default(),
+        Origin::Suffix if colour => AnsiColor::Blue.on_default(),
         Origin::Prediction if colour => AnsiColor::Magenta.on_default(),
         Origin::Grammar if colour => AnsiColor::Yellow.on_default(),
         Origin::Target => Style::new(),

@@ -618,7 +618,7 @@ fn bad_options_name_the_flag() {
         (&["--temperature", "-1"], "--temperature: -1 is not allowed; allowed: 0.001 to 100"),
         (&["--top-p", "0"], "--top-p: 0 is not allowed; allowed: more than 0, up to 1"),
         (&["--num-assistant-tokens", "-1"], "--num-assistant-tokens"),
-        (&["--drafter", "anyone"], "draft_model, lookup, prediction, chain"),
+        (&["--drafter", "anyone"], "draft_model, lookup, suffix, prediction, chain"),
         (&["--drafter", "prediction"], "--drafter"),
         (&["--acceptance", "always"], "coupled"),
         (&["--logit-bias", "17"], "ID=BIAS"),

@@ -48,7 +48,8 @@ impl Session {
         if let (Some(translator), Some(drafting)) = (translator, engine.drafting()) {
             drafting.translate_by(Box::new(translator));
         }
-        Self { prompts, executor: Single::new(engine, PromptCache::new(0), Box::new(Elsewhere), warnings).await }
+        let (cache, origin, memory) = (PromptCache::new(0), Box::new(Elsewhere), options.lookup_memory);
+        Self { prompts, executor: Single::new(engine, cache, origin, warnings, memory).await }
     }
 }
 

@@ -21,8 +21,8 @@ options! {
         num_assistant_tokens_schedule: Schedule = Schedule::Adaptive,
         /// End a draft after a token whose probability in the draft model is below this; 0: never.
         assistant_confidence_threshold: f32 [0.0..=1.0] = 0.0,
-        /// Maximum number of tokens per draft of the prompt lookup. With a schedule other than `adaptive` and the drafter `auto`,
-        /// it also selects the lookup as drafter.
+        /// Maximum number of tokens per draft of the prompt lookup and the suffix lookup. With a schedule other than `adaptive` and
+        /// the drafter `auto`, it also selects the prompt lookup as drafter.
         prompt_lookup_num_tokens: Option<usize> [1.., "leave it out for no lookup"] = None => "chosen by the schedule",
         /// Length of the longest n-gram that the lookup tries to match; shorter ones follow.
         max_matching_ngram_size: usize [1..=64] = 2,
@@ -57,6 +57,8 @@ choice! {
         DraftModel = "draft_model",
         /// Prompt lookup: the tokens that followed the latest n-gram earlier in the text.
         Lookup = "lookup",
+        /// Suffix lookup: the tokens that most often followed the last ones, earlier in the text or in earlier texts.
+        Suffix = "suffix",
         /// The expected text of `prediction`.
         Prediction = "prediction",
         /// The prediction; if it has no draft, the lookup; if that has none either, the draft model.
@@ -106,7 +108,7 @@ impl DraftingOptions {
     pub(super) fn validate(&self) -> Result<()> {
         self.check()?;
         if self.drafter == DrafterChoice::Prediction && self.prediction.is_none() {
-            return bad("drafter", "prediction", "draft_model, lookup or chain if no prediction is given");
+            return bad("drafter", "prediction", "draft_model, lookup, suffix or chain if no prediction is given");
         }
         Ok(())
     }

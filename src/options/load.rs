@@ -73,6 +73,9 @@ options! {
         assistant_file: Option<String> = None => "the only one",
         /// Draft with the MTP layer of the checkpoint (multi-token prediction).
         use_mtp: UseMtp = UseMtp::Auto,
+        /// Number of tokens of earlier prompts and texts that the suffix lookup remembers, at 40 bytes each; 0: none. They are never
+        /// stored on disk.
+        lookup_memory: usize [0..=1_048_576] = 65_536,
         /// Storage format of the weights on the GPU.
         dtype: WeightDtype = WeightDtype::Auto,
         /// Arithmetic for products of quantised weights.

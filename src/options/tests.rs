@@ -48,7 +48,7 @@ fn unknown_names_and_other_types_are_refused() {
         (json!({ "tools": [5] }), "tools", "[5]", "a list of objects"),
         (json!({ "chat_template_kwargs": "x" }), "chat_template_kwargs", "\"x\"", "an object"),
         (json!({ "speculation": "on" }), "speculation", "\"on\"", "auto, off"),
-        (json!({ "drafter": 5 }), "drafter", "5", "auto, draft_model, lookup, prediction, chain"),
+        (json!({ "drafter": 5 }), "drafter", "5", "auto, draft_model, lookup, suffix, prediction, chain"),
     ] {
         assert_bad(GenerateOptions::from_json(given), option, value, allowed);
     }

@@ -13,8 +13,11 @@ use crate::options::{
 use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
     Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Origin, Prediction, PromptLookup, Speculating,
+    SuffixLookup, TokenLog,
 };
 use crate::target::{MAX_DRAFT, Timings};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use web_time::{SystemTime, UNIX_EPOCH};
 
@@ -112,11 +115,13 @@ pub(crate) struct Learned {
     adaptive: Adaptive,
     /// Drafter on the device.
     on_device: Origin,
+    /// Texts of earlier calls.
+    log: Rc<RefCell<TokenLog>>,
 }
 
 impl Learned {
-    /// Measures the cost of rounds. If that fails, estimates it from the model sizes.
-    pub async fn new(engine: &mut dyn Backend) -> Self {
+    /// Measures the cost of rounds. If that fails, estimates it from the model sizes. Up to `lookup_memory` tokens are remembered.
+    pub async fn new(engine: &mut dyn Backend, lookup_memory: usize) -> Self {
         let target = engine.memory().read_per_token as f64;
         let draft = engine.draft_memory();
         let step = draft.map_or(1.0, |draft| (draft.read_per_token as f64 / target).clamp(0.01, 1.0));
@@ -137,7 +142,8 @@ impl Learned {
             Some(HiddenStates::Context { .. }) => Origin::Dflash,
             _ => Origin::DraftModel,
         };
-        Self { lookahead: None, adaptive: Adaptive::new(timings).on_device(on_device), on_device }
+        let log = Rc::new(RefCell::new(TokenLog::new(lookup_memory)));
+        Self { lookahead: None, adaptive: Adaptive::new(timings).on_device(on_device), on_device, log }
     }
 
     /// Returns the drafter of a call. `draft_model`: prompt tokens that the draft model has read; `None`: no draft model.
@@ -154,6 +160,8 @@ impl Learned {
             let count = options.prompt_lookup_num_tokens.unwrap_or(most);
             PromptLookup::new(count, options.max_matching_ngram_size, options.prompt_lookup_rule, ends)
         };
+        let log = self.log.clone();
+        let suffix = || SuffixLookup::new(log, options.prompt_lookup_num_tokens.unwrap_or(MAX_DRAFT), ends);
         let prediction = || Prediction::new(prediction.to_vec(), run.stats.num_prompt_tokens);
         if is_adaptive(options) {
             let (mut known, mut model): (Vec<Box<dyn Drafter>>, _) = (Vec::new(), None);
@@ -163,6 +171,9 @@ impl Learned {
             }
             if drafts(DrafterChoice::Lookup) {
                 known.push(Box::new(lookup(MAX_DRAFT)));
+            }
+            if [DrafterChoice::Auto, DrafterChoice::Suffix].contains(&options.drafter) {
+                known.push(Box::new(suffix()));
             }
             if drafts(DrafterChoice::DraftModel) {
                 model = draft_model;
@@ -182,6 +193,7 @@ impl Learned {
             DrafterChoice::Prediction => Box::new(prediction()),
             DrafterChoice::Auto if options.prediction.is_some() => Box::new(prediction()),
             DrafterChoice::Lookup => Box::new(lookup(LOOKUP_TOKENS)),
+            DrafterChoice::Suffix => Box::new(suffix()),
             DrafterChoice::Auto if options.prompt_lookup_num_tokens.is_some() => Box::new(lookup(LOOKUP_TOKENS)),
             DrafterChoice::Chain if draft_model.is_some() => {
                 Box::new(Chain::new(prediction(), Chain::new(lookup(LOOKUP_TOKENS), DraftModel { lookahead, origin })))
@@ -192,6 +204,11 @@ impl Learned {
             }
             DrafterChoice::Auto | DrafterChoice::DraftModel => Box::new(NoDrafter),
         }
+    }
+
+    /// Remembers the tokens of a call: prompt and text.
+    pub fn remember(&self, text: &[u32]) {
+        self.log.borrow_mut().remember(text);
     }
 
     /// Returns the choices of the adaptive schedule with their reasons, if the call used it. It was not asked in `forced` rounds.

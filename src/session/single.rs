@@ -38,14 +38,16 @@ impl Generator<Single> {
 }
 
 impl Single {
-    /// Measures the models, to speculate by the results. `origin` builds them again after the device is lost.
+    /// Measures the models, to speculate by the results. `origin` builds them again after the device is lost. `lookup_memory`: tokens
+    /// that the suffix lookup remembers.
     pub(crate) async fn new(
         mut engine: Box<dyn Backend>,
         prompt_cache: PromptCache,
         origin: Box<dyn Origination>,
         warnings: Vec<String>,
+        lookup_memory: usize,
     ) -> Self {
-        let learned = Learned::new(&mut *engine).await;
+        let learned = Learned::new(&mut *engine, lookup_memory).await;
         Self { engine, prompt_cache, warnings, learned, grammars: None, origin }
     }
 
@@ -94,6 +96,7 @@ impl Single {
             let constraint = constraint.borrow();
             (constraint.seconds, constraint.forced_rounds)
         });
+        self.learned.remember(&run.tokens);
         run.stats.times.masks = masks;
         run.stats.speculating = self.learned.speculating(drafting, forced);
         run.stats.warnings.splice(0..0, self.engine.warning().map(str::to_owned));

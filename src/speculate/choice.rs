@@ -31,6 +31,8 @@ pub struct RoundsBy {
     pub prediction: usize,
     /// Prompt lookup.
     pub lookup: usize,
+    /// Suffix lookup, also in earlier texts.
+    pub suffix: usize,
     /// The drafter on the device.
     pub draft_model: usize,
     /// The grammar, which forced the tokens.
@@ -43,6 +45,7 @@ impl RoundsBy {
             _ if lookahead == 0 => &mut self.plain,
             Origin::Prediction => &mut self.prediction,
             Origin::Lookup => &mut self.lookup,
+            Origin::Suffix => &mut self.suffix,
             Origin::Grammar => &mut self.grammar,
             _ => &mut self.draft_model,
         } += 1;

@@ -3,7 +3,7 @@
 use super::acceptance::{Acceptance, KEPT};
 use super::choice::Candidate;
 use super::costs::Costs;
-use super::{Origin, Round};
+use super::{DRAFTERS, Origin, Round};
 use crate::target::Timings;
 
 /// Maximum draft tokens of a round.
@@ -16,7 +16,7 @@ pub(super) struct Estimates {
     /// Costs of rounds in target forwards.
     pub costs: Costs,
     /// Acceptance by [`Origin`]; tokens of the target need no entry.
-    acceptance: [Acceptance; 4],
+    acceptance: [Acceptance; DRAFTERS],
     /// Tokens and cost of recent rounds; older rounds weigh less.
     recent: (f64, f64),
     /// Share of the rounds without a proposal at submission for which the previous round's tokens led to one.
@@ -26,7 +26,7 @@ pub(super) struct Estimates {
 impl Estimates {
     /// Starts from measured or guessed timings, without observed acceptance.
     pub fn new(timings: Timings) -> Self {
-        let mut acceptance = [if timings.far { Acceptance::careful() } else { Acceptance::default() }; 4];
+        let mut acceptance = [if timings.far { Acceptance::careful() } else { Acceptance::default() }; DRAFTERS];
         acceptance[Origin::DraftModel as usize] = Acceptance::default();
         Self { costs: Costs::new(timings), acceptance, recent: (0.0, 0.0), late_proposals: 0.0 }
     }

@@ -22,6 +22,7 @@ mod prediction;
 mod proposals;
 mod server;
 mod stats;
+mod suffix;
 
 pub use accept::{Accepted, accept};
 pub use adaptive::Adaptive;
@@ -32,6 +33,7 @@ pub use lookahead::Lookahead;
 pub use lookup::PromptLookup;
 pub use prediction::Prediction;
 pub use stats::{Distributed, Stats, Times};
+pub use suffix::{SuffixLookup, TokenLog};
 
 use crate::target::Draft;
 use serde::Serialize;
@@ -53,6 +55,8 @@ pub enum Origin {
     Gemma4Assistant,
     /// Prompt lookup; the target agreed.
     Lookup,
+    /// Suffix lookup, also in earlier texts; the target agreed.
+    Suffix,
     /// The text that the caller expects; the target agreed.
     Prediction,
     /// The target itself: recovered, bonus, or without a draft.
@@ -71,6 +75,7 @@ impl Origin {
             Self::Dspark => "DSpark drafter",
             Self::Gemma4Assistant => "Gemma 4 assistant",
             Self::Lookup => "prompt lookup",
+            Self::Suffix => "suffix lookup",
             Self::Prediction => "prediction",
             Self::Target => "target",
             Self::Grammar => "grammar",
@@ -82,6 +87,9 @@ impl Origin {
         if self == Self::DraftModel { on_device } else { self }
     }
 }
+
+/// Number of drafters in [`Origin`], which are its first variants.
+const DRAFTERS: usize = Origin::Target as usize;
 
 /// Result of a round, for the drafter that drafted in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

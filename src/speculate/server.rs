@@ -1,7 +1,7 @@
 //! Policy of the adaptive schedule for a target on a server.
 
-use super::Origin;
 use super::budget::MAX_SAVED;
+use super::{DRAFTERS, Origin};
 
 /// Target forwards of credit that a drafter gains for each proposal whose first token the text confirmed. Each wrong first token takes as
 /// much away.
@@ -15,7 +15,7 @@ const CREDIT: f64 = 0.4;
 #[derive(Default)]
 pub(super) struct ServerPolicy {
     /// Credit by [`Origin`].
-    credits: [f64; 4],
+    credits: [f64; DRAFTERS],
     /// True if the server streams, so that a draft would interrupt it.
     pub is_streaming: bool,
 }

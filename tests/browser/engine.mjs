@@ -793,7 +793,7 @@ export const tests = {
     equal(wide[1].stats.seed, 7, "the seed is told as a number");
     check(banned[0] !== ids[0], "logit_bias");
     equal([stats.seed, stats.distributed], [null, null], "what is not there is null");
-    equal(Object.keys(stats.speculating.rounds).sort(), ["draft_model", "grammar", "lookup", "plain", "prediction"], "a plain object");
+    equal(Object.keys(stats.speculating.rounds).sort(), ["draft_model", "grammar", "lookup", "plain", "prediction", "suffix"], "a plain object");
   },
 
   async "what an option cannot be is bad-option, with its name"() {

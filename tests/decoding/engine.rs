@@ -2,8 +2,8 @@
 
 use common::{path, run};
 use foretoken::{
-    CancelToken, DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling,
-    Prompt, ResponseFormat, WeightsRule,
+    CancelToken, DeviceChoice, DrafterChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, Generation,
+    LoadOptions, Message, Pooling, Prompt, ResponseFormat, Schedule, WeightsRule,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -263,4 +263,28 @@ fn the_option_that_helps_is_named() {
 fn an_unknown_code_is_internal() {
     let unknown = json!({ "code": "from-the-future", "message": "new words", "detail": null });
     assert_eq!(read_error(unknown), Error::Internal { reason: "new words".into() });
+}
+
+#[test]
+fn a_repeated_question_is_drafted_from_what_the_engine_remembers() {
+    let write = |memory: usize, drafter: DrafterChoice, schedule: Schedule| {
+        let model = path("models/tales/target").display().to_string();
+        let engine = Engine::builder(model).options(on_cpu().lookup_memory(memory)).load().unwrap();
+        let options = few(40).drafter(drafter).num_assistant_tokens_schedule(schedule);
+        let [first, other, again] = ["Once upon a time", "The fox went", "Once upon a time"]
+            .map(|prompt| engine.generate(prompt, options.clone()).wait().unwrap());
+        assert_eq!(again.token_ids, first.token_ids, "the memory changes no text");
+        assert_ne!(other.token_ids, first.token_ids);
+        (first, again)
+    };
+    let accepted = |text: &Generation| text.stats.num_accepted_draft_tokens;
+    let (first, again) = write(1000, DrafterChoice::Suffix, Schedule::Constant);
+    assert!(accepted(&again) > 30 && accepted(&again) > 2 * accepted(&first), "{:?} {:?}", first.stats, again.stats);
+    assert_eq!(again.stats.speculating, None);
+    let (first, again) = write(0, DrafterChoice::Suffix, Schedule::Constant);
+    assert_eq!(accepted(&again), accepted(&first), "nothing is remembered");
+    let (first, again) = write(1000, DrafterChoice::Auto, Schedule::Adaptive);
+    assert!(accepted(&again) > accepted(&first), "{:?} {:?}", first.stats, again.stats);
+    let rounds = again.stats.speculating.unwrap().rounds;
+    assert!(rounds.suffix > 0, "{rounds:?}");
 }

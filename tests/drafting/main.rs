@@ -2,3 +2,4 @@
 
 mod adaptive;
 mod drafters;
+mod suffix;

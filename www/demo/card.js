@@ -100,7 +100,7 @@ export function drawCard(canvas, outcome) {
   Object.assign(pen, { fillStyle: line });
   pen.fillRect(MARGIN, (y += 44), WIDTH - 2 * MARGIN, 2);
   pen.font = `28px ${SERIF}`;
-  const grounds = { draft_model: draft, mtp: draft, dflash: draft, dspark: draft, gemma4_assistant: draft, lookup, prediction };
+  const grounds = { draft_model: draft, mtp: draft, dflash: draft, dspark: draft, gemma4_assistant: draft, lookup, suffix: lookup, prediction };
   const pieces = outcome.tokens.map(({ text, origin }) => ({ text, ink, ground: grounds[origin] }));
   if (outcome.kind === "text") pieces.unshift({ text: outcome.prompt, ink: quiet, ground: undefined });
   flow(pen, pieces, { x: MARGIN, y: y + 48, width: WIDTH - 2 * MARGIN, line: 42, bottom: HEIGHT - MARGIN - 44 });

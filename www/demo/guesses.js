@@ -22,7 +22,7 @@ function drafter({ tokens }, drafters) {
 
 /** Returns the drafters of a text. */
 function drafters({ speculating }, { drafter = "auto" }, { assistant_model }) {
-  if (speculating) return ["prediction", "lookup", "draft_model"].filter((each) => speculating.rounds[each]);
+  if (speculating) return ["prediction", "lookup", "suffix", "draft_model"].filter((each) => speculating.rounds[each]);
   if (drafter === "auto") return assistant_model ? ["draft_model"] : [];
   return drafter === "chain" ? ["lookup", "draft_model"] : [drafter];
 }

@@ -158,9 +158,9 @@ export const OPTIONS = [
     name: "drafter",
     group: "generation",
     kind: "choice",
-    values: ["auto", "draft_model", "lookup", "prediction", "chain"],
+    values: ["auto", "draft_model", "lookup", "suffix", "prediction", "chain"],
     default: "auto",
-    hint: "Source of drafts. auto: With the schedule adaptive: the fastest drafter. Otherwise the prediction if given, else the lookup if prompt_lookup_num_tokens is given, else the draft model. draft_model: The draft model, or the MTP layer of the model. lookup: Prompt lookup: the tokens that followed the latest n-gram earlier in the text. prediction: The expected text of prediction. chain: The prediction; if it has no draft, the lookup; if that has none either, the draft model.",
+    hint: "Source of drafts. auto: With the schedule adaptive: the fastest drafter. Otherwise the prediction if given, else the lookup if prompt_lookup_num_tokens is given, else the draft model. draft_model: The draft model, or the MTP layer of the model. lookup: Prompt lookup: the tokens that followed the latest n-gram earlier in the text. suffix: Suffix lookup: the tokens that most often followed the last ones, earlier in the text or in earlier texts. prediction: The expected text of prediction. chain: The prediction; if it has no draft, the lookup; if that has none either, the draft model.",
   },
   {
     name: "num_assistant_tokens",
@@ -191,7 +191,7 @@ export const OPTIONS = [
     kind: "number",
     default: "chosen by the schedule",
     range: "1 or more; leave it out for no lookup",
-    hint: "Maximum number of tokens per draft of the prompt lookup. With a schedule other than adaptive and the drafter auto, it also selects the lookup as drafter.",
+    hint: "Maximum number of tokens per draft of the prompt lookup and the suffix lookup. With a schedule other than adaptive and the drafter auto, it also selects the prompt lookup as drafter.",
   },
   {
     name: "max_matching_ngram_size",
@@ -314,6 +314,14 @@ export const OPTIONS = [
     values: ["auto", "true", "false"],
     default: "auto",
     hint: "Draft with the MTP layer of the checkpoint (multi-token prediction). auto: Use it if the checkpoint has one and there is no assistant model. true: Use it; loading fails without one. false: Ignore it.",
+  },
+  {
+    name: "lookup_memory",
+    group: "loading",
+    kind: "number",
+    default: "65536",
+    range: "0 to 1048576",
+    hint: "Number of tokens of earlier prompts and texts that the suffix lookup remembers, at 40 bytes each; 0: none. They are never stored on disk.",
   },
   {
     name: "dtype",

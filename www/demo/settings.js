@@ -18,7 +18,7 @@ import { OPTIONS as DECLARED } from "./options.js";
 /** Options without a field. */
 const WITHOUT_FIELD = [
   ...["skip_special_tokens", "response_format", "logprobs", "top_logprobs", "continue_final_message", "add_generation_prompt"],
-  ...["file", "assistant_file", "threads", "prompt_cache_bytes"],
+  ...["file", "assistant_file", "threads", "prompt_cache_bytes", "lookup_memory"],
 ];
 
 /** Differences on this page. @type {Record<string, Partial<Option>>} */

@@ -77,7 +77,8 @@ pub(super) async fn run(args: &BenchArgs, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
-    let options = args.device.set(args.capacity.options()?)?;
+    // All modes write the same texts, so they must not be drafted from those of the mode before.
+    let options = args.device.set(args.capacity.options()?)?.lookup_memory(0);
     options.validate()?;
     let (device, subject) = args.load(&options).await?;
     let report = measure(args, &options, &device, subject, effort, parts).await?;
