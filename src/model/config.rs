@@ -43,6 +43,10 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
     if keys.optional("dflash_config").is_some() {
         // Such drafters have the layers of Qwen3, whatever their target.
         keys = keys.with("model_type", Architecture::Qwen3.facts().model_type.into());
+        if let Some(style) = keys.object("dflash_config")?.optional("rope_is_neox_style") {
+            let style = style.clone();
+            keys = keys.with("rope_is_neox_style", style);
+        }
     }
     if keys.text("model_type", None)? == "gemma4_assistant" {
         // All layers attend to those of the target.
@@ -162,6 +166,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
             None => 1.0 / multiplier("logits_scaling")?,
         },
         logit_cap: cap(&keys, "final_logit_softcapping", facts.logit_cap)?,
+        rotary_neighbours: architecture.names(naming).neighbours || !keys.flag("rope_is_neox_style", true)?,
         ropes,
         layers,
         hidden_states,

@@ -137,7 +137,8 @@ export async function main(): Promise<void> {
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {
     const first: Token | undefined = tokens[0];
-    const origin: "draft_model" | "mtp" | "dflash" | "dspark" | "gemma4_assistant" | "lookup" | "suffix" | "prediction" | "grammar" | "target" | undefined = first?.origin;
+    const origin: "draft_model" | "mtp" | "dflash" | "dspark" | "gemma4_assistant" | "lookup" | "suffix" | "prediction" | "grammar" | "target" | undefined =
+      first?.origin;
     console.log(text, first?.id.toFixed(), origin);
   }
   const { text, token_ids, finish_reason, stats }: Generation = await stream.result;

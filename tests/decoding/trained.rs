@@ -96,7 +96,7 @@ impl Kind {
     }
 }
 
-/// Returns a text of at most so many rounds, and the accepted tokens of each. The first round is a plain one.
+/// Returns a text of at most `most` rounds, and the accepted tokens of each. The first round is a plain one.
 fn write(backend: &mut dyn Backend, case: &Case, lookahead: usize, most: usize) -> (Vec<u32>, Vec<usize>) {
     let (&last, head) = case.prompt.split_last().unwrap();
     backend.truncate(0);

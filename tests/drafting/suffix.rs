@@ -128,7 +128,7 @@ fn a_draft_ends_before_an_end_and_at_the_end_of_a_text() {
     assert!(lookup.draft(&[1, 2], 1).is_empty(), "no draft before the last token");
 }
 
-/// What is shared is stored once, so a remembered conversation of any number of turns takes the memory of its tokens.
+/// A shared beginning is stored once, so a remembered conversation of any number of turns takes the memory of its tokens.
 #[test]
 fn a_shared_beginning_is_stored_once() {
     let mut conversation = fresh(1, 3);

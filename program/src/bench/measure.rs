@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Cached positions at which rounds are measured.
 const KV_LENGTHS: [usize; 2] = [32, 512];
+/// Draft tokens of rounds with a draft.
+const DRAFTS: [usize; 3] = [1, 4, 7];
 /// Rows of a verify: the pending token and draft tokens.
 const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
 const ROUND_DRAFT: usize = 5;
@@ -72,6 +74,17 @@ pub(super) struct Verify {
     pub rows: [usize; ROWS.len()],
     pub ms: [f64; ROWS.len()],
     pub ratio: [f64; ROWS.len()],
+}
+
+/// Costs of rounds with a draft of the drafter on the device, in plain rounds of the target.
+#[derive(Serialize)]
+pub(super) struct Drafts {
+    /// Draft tokens.
+    pub tokens: [usize; DRAFTS.len()],
+    /// Drafting. Negative: less than the noise.
+    pub draft: [f64; DRAFTS.len()],
+    /// Verification of as many tokens.
+    pub verification: [f64; DRAFTS.len()],
 }
 
 /// Cost of sampling with top-p instead of greedily.
@@ -222,6 +235,45 @@ pub(super) async fn verify(
         all.insert(0, Verify { kv_length, rows: ROWS, ms, ratio: ms.map(|time| time / ms[0]) });
     }
     Ok(all)
+}
+
+/// Measures drafts of the drafter on the device; `None`: there is none, or no time. Plain rounds, rounds with tokens that are given and
+/// rounds with a draft alternate.
+pub(super) async fn drafts(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Option<Drafts>> {
+    if engine.draft_memory().is_none() {
+        return Ok(None);
+    }
+    let mut all = DRAFTS.map(|_| [(); 3].map(|()| Vec::new()));
+    for repeat in 0..=effort.rounds {
+        for (count, seconds) in DRAFTS.into_iter().zip(&mut all) {
+            let rounds = [draft(engine, 1), draft(engine, 1 + count), Draft::Model(count)];
+            for (round, seconds) in rounds.iter().zip(seconds) {
+                if limit.over() {
+                    break;
+                }
+                engine.truncate(KV_LENGTHS[0]);
+                // What the drafter has not read yet is not part of the round.
+                while matches!(round, Draft::Model(_)) && engine.catch_up(1).await? > 0 {}
+                let began = Instant::now();
+                let drafted = run_round(engine, 1, round).await?.draft.len();
+                if repeat > 0 && drafted == round.len() {
+                    seconds.push(began.elapsed().as_secs_f64());
+                }
+            }
+        }
+    }
+    if all.iter().flatten().any(Vec::is_empty) {
+        return Ok(None);
+    }
+    let costs = all.map(|seconds| {
+        let [plain, given, drafted] = seconds.map(median);
+        [(drafted - given) / plain, given / plain]
+    });
+    Ok(Some(Drafts {
+        tokens: DRAFTS,
+        draft: costs.map(|[draft, _]| draft),
+        verification: costs.map(|[_, verification]| verification),
+    }))
 }
 
 /// Compares greedy and top-p verification; `None` if there is no time.

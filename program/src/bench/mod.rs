@@ -145,6 +145,7 @@ async fn measure(
     let limit = parts.begin("decode");
     let decode = measure::decode(engine, effort, probe_gb_per_s, &limit).await?;
     let rounds = measure::rounds(engine).await?;
+    let drafts = measure::drafts(engine, effort, &limit).await?;
     let sampling = measure::sampling(engine, effort, &limit).await?;
     parts.end(limit);
     let (mut overlap, mut tasks, mut phases, mut loss) = Default::default();
@@ -176,6 +177,7 @@ async fn measure(
         prefill,
         rounds,
         sampling,
+        drafts,
         lookup: measure::lookup(),
         memory,
         overlap,
