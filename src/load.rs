@@ -1,8 +1,11 @@
 //! A model's files to a session: config, weights and tokenizer of the target, and of an optional draft model.
 
+mod assistant;
 mod inspect;
 mod remote;
 
+use self::assistant::{ASSISTANT, alone, open_alone};
+pub(crate) use self::assistant::{open_assistant, without_assistant};
 pub use self::inspect::{DtypeShare, Inspection};
 
 use crate::backend::cpu;
@@ -326,13 +329,6 @@ impl<S: Source, A: Source> LoadedPair<S, A> {
     }
 }
 
-/// Returns the error of a drafter that is opened without its target.
-fn alone(place: &str) -> Error {
-    let reason =
-        "this drafter reads hidden states of its target: load the target, with this as assistant_model, on one device";
-    Error::BadConfig { file: format!("{place}/config.json"), key: "architectures".into(), reason: reason.into() }
-}
-
 /// Drops special tokens beyond the vocabulary. They never occur, and other programs accept such configs.
 fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     let vocab = spec.vocab_size;
@@ -349,8 +345,6 @@ fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     warnings
 }
 
-/// The assistant model, in warnings.
-const ASSISTANT: &str = "assistant model";
 /// The MTP layer of a target, in warnings.
 const MTP_LAYER: &str = "MTP layer";
 
@@ -364,10 +358,6 @@ fn or_warning<M>(what: &str, loaded: Result<M>, warnings: &mut Vec<String>) -> R
             Ok(None)
         }
     }
-}
-
-pub(crate) fn without_assistant(reason: impl Display) -> String {
-    not_used(ASSISTANT, reason)
 }
 
 fn not_used(what: &str, reason: impl Display) -> String {
@@ -421,43 +411,6 @@ async fn build_alone<S: Source + 'static>(
     let target = model.into_loadable();
     let pair = LoadedPair { target, mtp: None, assistant, tokenizers: None, warnings: Vec::new() };
     Ok(pair.build(device, loaded).await?.0)
-}
-
-/// Opens a draft model. Its context is the target's, or its own maximum if that is less. Without `target`, which is then on another device,
-/// it must not need it.
-async fn open_alone<A: Source + 'static>(
-    source: A,
-    options: &LoadOptions,
-    context: usize,
-    target: Option<&Blueprint>,
-) -> Result<ModelFiles<A>> {
-    let own = options.clone().max_context(None).file(options.assistant_file.clone()).sp_degree(1);
-    let mut assistant = ModelFiles::open_for(source, &own, target).await.map_err(checkpoint::of_assistant)?;
-    let most = assistant.blueprint.spec.max_position_embeddings;
-    assistant.blueprint.capacity.max_context = context.min(most);
-    Ok(assistant)
-}
-
-/// Opens a draft model as [`open_alone`]. Also returns the tokenizers of target and draft model if they differ, and adds a warning.
-pub(crate) async fn open_assistant<A: Source + 'static>(
-    source: A,
-    options: &LoadOptions,
-    prompts: &Prompts,
-    target: Option<&Blueprint>,
-    warnings: &mut Vec<String>,
-) -> Result<(ModelFiles<A>, Option<[Rc<Tokenizer>; 2]>)> {
-    let assistant = open_alone(source, options, prompts.context, target).await?;
-    if assistant.blueprint.spec.needs_target() {
-        return Ok((assistant, None));
-    }
-    let other = assistant.tokenizer().await?;
-    let tokenizers = prompts.tokenizer.difference(&other).map(|difference| {
-        warnings.push(format!(
-            "the assistant model has another tokenizer ({difference}): its drafts go through text, which costs speed"
-        ));
-        [prompts.tokenizer.clone(), Rc::new(other)]
-    });
-    Ok((assistant, tokenizers))
 }
 
 #[cfg(all(test, not(target_arch = "wasm32")))]

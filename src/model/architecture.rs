@@ -364,6 +364,11 @@ impl Architecture {
         }
     }
 
+    /// Architecture of the layers of block drafters, whatever their target.
+    pub(super) const OF_BLOCK_DRAFTERS: Self = Self::Qwen3;
+    /// Architecture of the layers of Gemma 4 assistants.
+    pub(super) const OF_ASSISTANTS: Self = Self::Gemma4;
+
     /// Finds the architecture of the text part of multimodal models with this `model_type`.
     pub(super) fn of_multimodal(model_type: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|architecture| architecture.facts().multimodal == Some(model_type))

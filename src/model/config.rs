@@ -41,8 +41,7 @@ const REFUSED: [&str; 10] = [
 pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<ModelSpec> {
     let mut keys = Keys::parse(FILE, config)?;
     if keys.optional("dflash_config").is_some() {
-        // Such drafters have the layers of Qwen3, whatever their target.
-        keys = keys.with("model_type", Architecture::Qwen3.facts().model_type.into());
+        keys = keys.with("model_type", Architecture::OF_BLOCK_DRAFTERS.facts().model_type.into());
         if let Some(style) = keys.object("dflash_config")?.optional("rope_is_neox_style") {
             let style = style.clone();
             keys = keys.with("rope_is_neox_style", style);
@@ -51,7 +50,7 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
     if keys.text("model_type", None)? == "gemma4_assistant" {
         // All layers attend to those of the target.
         let shared = ("num_kv_shared_layers", 0.into());
-        let model_type = Architecture::Gemma4.facts().model_type;
+        let model_type = Architecture::OF_ASSISTANTS.facts().model_type;
         keys = keys.with_all_of("text_config")?.with("model_type", model_type.into()).with(shared.0, shared.1);
     }
     if let Some(architecture) = Architecture::of_multimodal(keys.text("model_type", None)?) {

@@ -22,6 +22,7 @@ mod processor;
 mod rows;
 mod share;
 mod simd;
+mod steps;
 mod threads;
 mod turn;
 

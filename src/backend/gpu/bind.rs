@@ -1,9 +1,10 @@
 //! Lowers the plan's steps to nodes with bound buffers, once at load.
 
+mod drafter;
 mod experts;
 mod mixers;
 
-use super::dims::{ConfideDims, EmbedDims, HeadDims, MatmulDims, NO_MASK, NormDims, QkNormDims, QuantiseDims};
+use super::dims::{EmbedDims, HeadDims, MatmulDims, NO_MASK, NormDims, QkNormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{KernelChoice, Node, WorkGrid};
 use super::upload::{GpuMatrix, MatrixPiece};
@@ -206,59 +207,17 @@ impl<'a> Binder<'a> {
                 norm.bindings.extend(bias.map(|bias| (5, self.vector(bias))));
                 vec![norm]
             }
-            Op::Confide { weights, bias } => {
-                let (hidden, rank) = (spec.hidden_size as u32, spec.markov_rank() as u32);
-                let dims = ConfideDims { hidden, x_stride: stride(spec.hidden_size) as u32, rank, one: 1.0 };
-                let bindings = vec![
-                    (0, self.step.clone()),
-                    (2, self.normed.clone()),
-                    (3, self.markov.clone()),
-                    (4, self.sampling.clone()),
-                    (5, self.vector(weights)),
-                    (6, self.vector(bias)),
-                ];
-                let blocks = vec![(1, uniforms.add(&[dims]))];
-                vec![Lowered {
-                    choice: KernelChoice::Always(Kernel::Confide),
-                    grid: WorkGrid::All(1),
-                    bindings,
-                    blocks,
-                }]
-            }
-            Op::KeepHidden { part } => {
-                let (row, count) = (stride(spec.hidden_size) as u32 / 4, spec.hidden_size as u32 / 4);
-                let dims = NormDims { stride: row, y_first: part as u32 * count, count, ..self.kept_dims() };
-                vec![self.lower_copy([&self.residual, &self.kept], NormDims { x_ring: 0, ..dims }, uniforms)]
-            }
-            Op::KeepProjected => {
-                let count = spec.kept_width() as u32 / 4;
-                let dims = NormDims { stride: count, count, x_ring: 0, next: 1, ..self.kept_dims() };
-                vec![self.lower_copy([&self.projected, &self.kept], dims, uniforms)]
-            }
-            Op::TakeHidden => {
-                let (row, width) = (stride(spec.joined_width()) as u32 / 4, spec.kept_width());
-                let y_first = (spec.joined_width() - width) as u32 / 4;
-                let count = if y_first > 0 { width as u32 / 4 } else { row };
-                let dims = NormDims { y_ring: 0, y_stride: row, y_first, count, ..self.kept_dims() };
-                vec![self.lower_copy([&self.kept, &self.joined], dims, uniforms)]
-            }
+            Op::Confide { weights, bias } => vec![self.lower_confide(weights, bias, uniforms)],
+            Op::KeepHidden { .. } | Op::KeepProjected | Op::TakeHidden => vec![self.lower_copy(op, uniforms)],
             Op::AddNorm { from, to, gain, factor } => {
                 let mut norm = self.lower_norm(Kernel::AddNorm, [from, to], gain, false, uniforms);
                 norm.bindings.push((5, self.vector(factor)));
                 vec![norm]
             }
             Op::LayerInputNorm { gain } => {
-                let width = spec.layer_input_size as u32;
-                let stride = width / 4;
-                let dims = NormDims {
-                    width,
-                    stride,
-                    y_stride: stride,
-                    count: stride,
-                    eps: spec.layer_input_eps(),
-                    one: 1.0,
-                    ..NormDims::zeroed()
-                };
+                let (width, eps) = (spec.layer_input_size as u32, spec.layer_input_eps());
+                let [stride, y_stride, count] = [width / 4; 3];
+                let dims = NormDims { width, stride, y_stride, count, eps, one: 1.0, ..NormDims::zeroed() };
                 let (x, y) = (&self.projected, &self.layer_inputs);
                 let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
                 vec![Lowered {
@@ -338,22 +297,6 @@ impl<'a> Binder<'a> {
         let bindings = vec![(0, self.step.clone()), (2, x), (3, self.vector(gain)), (4, y)];
         let blocks = vec![(1, uniforms.add(&[dims]))];
         Lowered { choice: KernelChoice::Always(kernel), grid: WorkGrid::Rows, bindings, blocks }
-    }
-
-    /// Returns the dimensions of a copy of whole rows of the kept hidden states.
-    fn kept_dims(&self) -> NormDims {
-        let row = stride(self.spec().kept_width()) as u32 / 4;
-        let ring = self.blueprint.kept_positions() as u32;
-        let by_draft = u32::from(self.spec().shares_kv());
-        NormDims { stride: row, y_stride: row, count: row, x_ring: ring, y_ring: ring, by_draft, ..NormDims::zeroed() }
-    }
-
-    fn lower_copy(&self, [x, y]: [&Slice; 2], dims: NormDims, uniforms: &mut Uniforms) -> Lowered {
-        // The kernel has the bindings of norms; it reads no gain.
-        let gain = self.vector(VectorId(0));
-        let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, gain), (4, y.clone())];
-        let blocks = vec![(1, uniforms.add(&[dims]))];
-        Lowered { choice: KernelChoice::Always(Kernel::Copy), grid: WorkGrid::Rows, bindings, blocks }
     }
 
     fn arithmetic(&self, piece: &MatrixPiece) -> Arithmetic {

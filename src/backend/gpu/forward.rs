@@ -3,12 +3,12 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes, whole_blocks};
-use super::node::{GpuPass, Node, Positions, blocks};
+use super::node::{GpuPass, Node, Positions, blocks, choose_probes};
 use super::round::RoundBuffers;
-use super::upload::{Backlog, GpuMatrix, allocate_vectors, load_vectors};
+use super::upload::{Backlog, GpuMatrix, allocate_vectors, fill, load_vectors};
 use super::variants::{TILE, Variants};
 use crate::error::Result;
-use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
+use crate::gpu::{Arithmetic, Buffer, Gpu, Recorder, Slice, Uniforms};
 use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, adjacent, rotary_table};
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
@@ -443,28 +443,5 @@ impl GpuModel {
     /// Returns the rows of a prefill chunk.
     pub(super) fn chunk(&self) -> usize {
         self.capacity().prefill_chunk
-    }
-}
-
-/// Marks the embedding and the first layers that together use every kernel. `ops`: the nodes of each step of the plan's body.
-fn choose_probes(ops: &mut [Vec<Node>], layers: &[Range<usize>]) {
-    let mut known = Vec::new();
-    let embeds = 0..layers.first().map_or(0, |layer| layer.start);
-    for layer in [&embeds].into_iter().chain(layers) {
-        let layer = &mut ops[layer.clone()];
-        let choices: Vec<_> = layer.iter().flatten().map(Node::choice).collect();
-        if !choices.iter().all(|choice| known.contains(choice)) {
-            known.extend(choices);
-            layer.iter_mut().flatten().for_each(|node| node.is_probe = true);
-        }
-    }
-}
-
-fn fill(gpu: &Gpu, matrix: &GpuMatrix) {
-    for piece in &matrix.pieces {
-        let call = gpu.call(Kernel::Fill(piece.format()), &[(0, piece.buffer.whole())]);
-        let mut recorder = gpu.record();
-        recorder.dispatch(&call, [1024, 1, 1]);
-        recorder.submit(None);
     }
 }

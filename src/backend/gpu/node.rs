@@ -5,7 +5,7 @@ use super::variants::Variants;
 use crate::gpu::{Arithmetic, Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
 use crate::model::Experts;
 use crate::weights::Format;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 /// Kernels that a node selects from.
 #[derive(Clone, Copy, PartialEq)]
@@ -210,4 +210,18 @@ pub(super) fn blocks(rows: u32, positions: &Positions, window: u32) -> u32 {
         (position + rows - 1) / BLOCK as u32 + 1 - first
     };
     positions.clone().map(|position| seen(position as u32)).max().unwrap_or(0)
+}
+
+/// Marks the embedding and the first layers that together use every kernel. `ops`: the nodes of each step of the plan's body.
+pub(super) fn choose_probes(ops: &mut [Vec<Node>], layers: &[Range<usize>]) {
+    let mut known = Vec::new();
+    let embeds = 0..layers.first().map_or(0, |layer| layer.start);
+    for layer in [&embeds].into_iter().chain(layers) {
+        let layer = &mut ops[layer.clone()];
+        let choices: Vec<_> = layer.iter().flatten().map(Node::choice).collect();
+        if !choices.iter().all(|choice| known.contains(choice)) {
+            known.extend(choices);
+            layer.iter_mut().flatten().for_each(|node| node.is_probe = true);
+        }
+    }
 }

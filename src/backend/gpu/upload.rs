@@ -2,7 +2,7 @@
 
 use super::memory::stride;
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Gpu, Slice};
+use crate::gpu::{Buffer, Gpu, Kernel, Slice};
 use crate::model::{MatrixPlan, Section, VectorPlan, stored_rows, vector};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Weights, interleave, pack_row};
 use std::ops::Range;
@@ -155,4 +155,14 @@ pub async fn load_vectors<S: Source>(
         on_gpu.write_bytes(gpu, bytemuck::cast_slice(&values));
     }
     Ok(())
+}
+
+/// Fills a matrix with pseudo-random numbers.
+pub(super) fn fill(gpu: &Gpu, matrix: &GpuMatrix) {
+    for piece in &matrix.pieces {
+        let call = gpu.call(Kernel::Fill(piece.format()), &[(0, piece.buffer.whole())]);
+        let mut recorder = gpu.record();
+        recorder.dispatch(&call, [1024, 1, 1]);
+        recorder.submit(None);
+    }
 }
