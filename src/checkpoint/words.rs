@@ -1,7 +1,7 @@
 //! Translates the metadata of a GGUF file to the keys of `config.json`, so that one parser checks both.
 
 use crate::error::{Error, Result};
-use crate::model::{ModelSpec, spec_of_gguf, yarn_growth};
+use crate::model::{Architecture, ModelSpec, Naming, is_block_drafter, spec_of_gguf, yarn_growth};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
@@ -208,7 +208,7 @@ impl WordFiles<'_> {
     }
 
     fn is_block_drafter(&self) -> bool {
-        self.architecture == "dflash"
+        is_block_drafter(&self.architecture)
     }
 
     /// Adds what block drafters say, whose layers are those of Qwen3.
@@ -224,7 +224,7 @@ impl WordFiles<'_> {
         let mask = self.metadata.get("tokenizer.ggml.mask_token_id");
         let is_causal = self.get("attention.causal").and_then(|causal| causal.as_bool()).unwrap_or(false);
         let own = json!({ "target_layer_ids": layers, "mask_token_id": mask, "is_causal": is_causal });
-        values.insert("model_type".into(), "qwen3".into());
+        values.insert("model_type".into(), Architecture::OF_BLOCK_DRAFTERS.called(Naming::Gguf).into());
         values.insert("dflash_config".into(), own);
         values.insert("block_size".into(), self.get("block_size").unwrap_or(16.into()));
         if let Some([_, rank]) = weights.get("markov_w1.weight").map(|table| &table.shape[..]) {

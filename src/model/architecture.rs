@@ -365,7 +365,7 @@ impl Architecture {
     }
 
     /// Architecture of the layers of block drafters, whatever their target.
-    pub(super) const OF_BLOCK_DRAFTERS: Self = Self::Qwen3;
+    pub const OF_BLOCK_DRAFTERS: Self = Self::Qwen3;
     /// Architecture of the layers of Gemma 4 assistants.
     pub(super) const OF_ASSISTANTS: Self = Self::Gemma4;
 
@@ -392,4 +392,9 @@ impl Architecture {
             Naming::Gguf => self.facts().gguf_names,
         }
     }
+}
+
+/// Returns true if GGUF files call block drafters by this name.
+pub fn is_block_drafter(name: &str) -> bool {
+    name == "dflash"
 }

@@ -495,7 +495,7 @@ fn confide_equals_its_twin() {
     let mut lab = Lab::new(16);
     for case in 0..60 {
         let (hidden, rank, row) = (lab.random.upto(600), lab.random.upto(200), lab.random.below(4));
-        let width = (hidden + 31) / 32 * 32;
+        let width = hidden.next_multiple_of(32);
         let (x, markov) = (lab.random.normals(4 * width), lab.random.normals(rank));
         let weights: Vec<f32> = lab.random.normals(hidden + rank).into_iter().map(|w| 0.1 * w).collect();
         let bias = lab.random.normals(1)[0];
