@@ -8,7 +8,7 @@ use self::cpu::Processor;
 use crate::constraint::Shared;
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
-use crate::model::{Blueprint, CHECKPOINT, Capacity, DeltaHistory, HiddenStates, Memory, Mixer, ModelSpec};
+use crate::model::{AtOnce, Blueprint, CHECKPOINT, Capacity, DeltaHistory, HiddenStates, Memory, Mixer, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::target::{Drafting, GuessPass, HiddenReading, Queue, ReadBy, Rollback, Translate};
 use async_trait::async_trait;
@@ -106,8 +106,8 @@ fn drafting(draft: Option<&Blueprint>) -> Drafting {
     };
     by.into_iter().for_each(|by| drafting.read_hidden(HiddenReading { kept: draft.kept_positions(), by }));
     if let Some(at_once) = draft.spec.at_once {
-        let rows = at_once.is_block.then(|| at_once.rows(at_once.most));
-        drafting.guess_at_once(GuessPass { most: at_once.most, rows });
+        let AtOnce { most, is_block, skipped, .. } = at_once;
+        drafting.guess_at_once(GuessPass { most, is_block, skipped });
     }
     drafting
 }

@@ -42,6 +42,10 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
     let mut keys = Keys::parse(FILE, config)?;
     if keys.optional("dflash_config").is_some() {
         keys = keys.with("model_type", Architecture::OF_BLOCK_DRAFTERS.facts().model_type.into());
+        let types = keys.optional("layer_types").and_then(Value::as_array);
+        if types.is_some_and(|types| types.iter().any(|kind| kind == "sliding_attention")) {
+            keys = keys.with("use_sliding_window", true.into());
+        }
         if let Some(style) = keys.object("dflash_config")?.optional("rope_is_neox_style") {
             let style = style.clone();
             keys = keys.with("rope_is_neox_style", style);

@@ -72,7 +72,7 @@ pub(super) fn drafter(keys: &Keys, vocab_size: usize) -> Result<(HiddenStates, O
     let mask_token = |keys: &Keys, key| Ok(keys.count(key, 0..=vocab_size - 1)? as u32);
     if keys.optional("pard_token").is_some() {
         let mask_token = mask_token(keys, "pard_token")?;
-        let at_once = AtOnce { mask_token, most: usize::MAX, is_block: false, skipped: 0 };
+        let at_once = AtOnce { mask_token, most: 1 << 16, is_block: false, skipped: 0 };
         return Ok((HiddenStates::Unkept, Some(at_once), None));
     }
     if keys.optional("backbone_hidden_size").is_some() {

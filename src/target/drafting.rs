@@ -60,8 +60,10 @@ pub enum ReadBy {
 pub struct GuessPass {
     /// Most tokens.
     pub most: usize,
-    /// Rows from the pending token's on, if each pass has as many; `None`: one per token.
-    pub rows: Option<usize>,
+    /// `true`: each pass has the rows of as many.
+    pub is_block: bool,
+    /// Rows that guess nothing.
+    pub skipped: usize,
 }
 
 /// The text in the tokens of a draft model with another tokenizer.
@@ -126,7 +128,7 @@ impl Drafting {
 
     /// Returns the rows of a draft of `steps` tokens, from the pending token's on, over all passes.
     pub fn rows(&self, steps: usize) -> usize {
-        self.at_once.and_then(|pass| pass.rows).unwrap_or(steps)
+        self.at_once.map_or(steps, |pass| pass.skipped + if pass.is_block { pass.most } else { steps })
     }
 
     /// Returns the passes of a draft of `steps` tokens that follows `missed` tokens: the first position of each, as tokens after the pending
@@ -323,9 +325,9 @@ impl Drafting {
         let mut steps = count.min(most).min(left);
         if let Some(pass) = at_once {
             // In one pass with the missed tokens.
-            let rows = pass_rows - if reads_before { 0 } else { missed.len() };
-            let has_room = pass.rows.is_none_or(|rows| rows <= left);
-            steps = if has_room { steps.min(pass.most).min(rows) } else { 0 };
+            let rows = pass_rows.saturating_sub(if reads_before { 0 } else { missed.len() });
+            let guesses = rows.min(left).saturating_sub(pass.skipped);
+            steps = if pass.is_block && pass.most > guesses { 0 } else { steps.min(pass.most).min(guesses) };
         }
         let possible = steps > 0 && missed.len() <= most_missed;
         if !possible {

@@ -5,10 +5,11 @@ use common::altered::{configured, overflowing, with_tokenizer, without};
 use common::gguf::{ARRAY, BOOL, F32, File, TEXT, U32, array, text, texts};
 use common::{gpu, path, run, safetensors, tempfile};
 use foretoken::internals::backend::Device;
+use foretoken::internals::model::{HiddenStates, parse_config};
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::{Folder, InMemory};
 use foretoken::{DrafterChoice, GenerateOptions, LoadOptions, Origin, Prompt, ResponseFormat, Schedule, Stats, UseMtp};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -155,6 +156,37 @@ fn a_broken_assistant_costs_a_warning_and_never_the_text() {
     ));
     let error = alone.err().unwrap().to_string();
     assert!(error.contains("as assistant_model"), "{error}");
+}
+
+#[test]
+fn configs_of_block_drafters_are_read() {
+    let file = std::fs::read(path("tests/golden/drafters/dflash/config.json")).unwrap();
+    let with = |changes: Value| {
+        let mut config: Value = serde_json::from_slice(&file).unwrap();
+        let changes = changes.as_object().unwrap().clone();
+        config.as_object_mut().unwrap().extend(changes);
+        parse_config(config.to_string().as_bytes(), None)
+    };
+    let types = json!(["sliding_attention", "full_attention"]);
+    let spec = with(json!({ "layer_types": types, "sliding_window": 256, "rope_is_neox_style": false })).unwrap();
+    let windows: Vec<_> = spec.attentions().map(|attention| attention.window).collect();
+    assert_eq!(windows, [Some(256), None]);
+    assert!(spec.rotary_neighbours);
+    let own = |is_causal: bool, layers: Value| json!({ "mask_token_id": 1, "target_layer_ids": layers, "is_causal": is_causal });
+    let spec = with(json!({ "dflash_config": own(true, json!([0, 3])) })).unwrap();
+    assert_eq!(spec.hidden_states, HiddenStates::Context { after: vec![0, 3] });
+    let at_once = spec.at_once.unwrap();
+    assert_eq!((at_once.most, at_once.rows(2)), (7, 3));
+    for (key, changes) in [
+        ("target_layer_ids", json!({ "dflash_config": own(false, json!([])) })),
+        ("target_layer_ids", json!({ "dflash_config": own(false, json!([1, "two"])) })),
+        ("block_size", json!({ "block_size": 33 })),
+        ("mask_token_id", json!({ "dflash_config": { "mask_token_id": 4096, "target_layer_ids": [1] } })),
+        ("markov_rank", json!({ "dspark_config": { "markov_rank": 0 } })),
+    ] {
+        let error = with(changes).unwrap_err().to_string();
+        assert!(error.contains(key), "{error}");
+    }
 }
 
 /// A file of llama.cpp's names has the same drafts.

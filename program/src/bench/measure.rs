@@ -76,15 +76,14 @@ pub(super) struct Verify {
     pub ratio: [f64; ROWS.len()],
 }
 
-/// Costs of rounds with a draft of the drafter on the device, in plain rounds of the target.
+/// Cost of a draft of the drafter on the device, in plain rounds of the target.
 #[derive(Serialize)]
-pub(super) struct Drafts {
-    /// Draft tokens.
-    pub tokens: [usize; DRAFTS.len()],
+pub(super) struct DraftCost {
+    pub tokens: usize,
     /// Drafting. Negative: less than the noise.
-    pub draft: [f64; DRAFTS.len()],
+    pub draft: f64,
     /// Verification of as many tokens.
-    pub verification: [f64; DRAFTS.len()],
+    pub verification: f64,
 }
 
 /// Cost of sampling with top-p instead of greedily.
@@ -237,23 +236,20 @@ pub(super) async fn verify(
     Ok(all)
 }
 
-/// Measures drafts of the drafter on the device; `None`: there is none, or no time. Plain rounds, rounds with tokens that are given and
-/// rounds with a draft alternate.
-pub(super) async fn drafts(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Option<Drafts>> {
-    if engine.draft_memory().is_none() {
-        return Ok(None);
-    }
-    let mut all = DRAFTS.map(|_| [(); 3].map(|()| Vec::new()));
-    for repeat in 0..=effort.rounds {
-        for (count, seconds) in DRAFTS.into_iter().zip(&mut all) {
-            let rounds = [draft(engine, 1), draft(engine, 1 + count), Draft::Model(count)];
-            for (round, seconds) in rounds.iter().zip(seconds) {
-                if limit.over() {
-                    break;
-                }
+/// Measures drafts of the drafter on the device, if there is one. Plain rounds, rounds with given tokens and rounds with a draft alternate.
+pub(super) async fn drafts(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Vec<DraftCost>> {
+    let mut costs = Vec::new();
+    for tokens in DRAFTS {
+        if engine.draft_memory().is_none() {
+            break;
+        }
+        let rounds = [draft(engine, 1), draft(engine, 1 + tokens), Draft::Model(tokens)];
+        let mut seconds = [(); 3].map(|()| Vec::new());
+        for repeat in 0..=effort.rounds {
+            for (round, seconds) in rounds.iter().zip(&mut seconds).filter(|_| !limit.over()) {
                 engine.truncate(KV_LENGTHS[0]);
                 // What the drafter has not read yet is not part of the round.
-                while matches!(round, Draft::Model(_)) && engine.catch_up(1).await? > 0 {}
+                while engine.catch_up(1).await? > 0 {}
                 let began = Instant::now();
                 let drafted = run_round(engine, 1, round).await?.draft.len();
                 if repeat > 0 && drafted == round.len() {
@@ -261,19 +257,13 @@ pub(super) async fn drafts(engine: &mut dyn Backend, effort: Effort, limit: &Lim
                 }
             }
         }
-    }
-    if all.iter().flatten().any(Vec::is_empty) {
-        return Ok(None);
-    }
-    let costs = all.map(|seconds| {
+        if seconds.iter().any(Vec::is_empty) {
+            break;
+        }
         let [plain, given, drafted] = seconds.map(median);
-        [(drafted - given) / plain, given / plain]
-    });
-    Ok(Some(Drafts {
-        tokens: DRAFTS,
-        draft: costs.map(|[draft, _]| draft),
-        verification: costs.map(|[_, verification]| verification),
-    }))
+        costs.push(DraftCost { tokens, draft: (drafted - given) / plain, verification: given / plain });
+    }
+    Ok(costs)
 }
 
 /// Compares greedy and top-p verification; `None` if there is no time.

@@ -3,7 +3,7 @@
 use super::super::inspect::Bytes;
 use super::super::print::name_device;
 use super::loss::Loss;
-use super::measure::{BenchMemory, Decode, Drafts, Lookup, Prefill, Rounds, SamplingCost, Verify};
+use super::measure::{BenchMemory, Decode, DraftCost, Lookup, Prefill, Rounds, SamplingCost, Verify};
 use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
 use foretoken::{Arithmetic, DeviceInfo};
@@ -24,7 +24,7 @@ pub(super) struct BenchReport {
     pub verify: Vec<Verify>,
     pub rounds: Option<Rounds>,
     /// Drafts of the drafter on the device.
-    pub drafts: Option<Drafts>,
+    pub drafts: Vec<DraftCost>,
     pub sampling: Option<SamplingCost>,
     pub lookup: Lookup,
     pub memory: BenchMemory,
@@ -69,10 +69,10 @@ impl Display for BenchReport {
             )?;
             writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
         }
-        if let Some(Drafts { tokens, draft, verification }) = &self.drafts {
-            line(f, "drafts   tokens         ", tokens.iter())?;
-            line(f, "         draft          ", draft.iter().map(|cost| format!("{cost:.2}")))?;
-            line(f, "         verification   ", verification.iter().map(|cost| format!("{cost:.2}")))?;
+        if !self.drafts.is_empty() {
+            line(f, "drafts   tokens         ", self.drafts.iter().map(|cost| cost.tokens))?;
+            line(f, "         draft          ", self.drafts.iter().map(|cost| format!("{:.2}", cost.draft)))?;
+            line(f, "         verification   ", self.drafts.iter().map(|cost| format!("{:.2}", cost.verification)))?;
         }
         if let Some(SamplingCost { vocab, ms_per_row }) = self.sampling {
             writeln!(f, "sampling {ms_per_row:.3} ms a row more with top-p than greedily ({vocab} tokens)")?;
