@@ -17,9 +17,6 @@ struct ConfideDims {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(local_invocation_index) thread: u32) {
-    if (step.rows == 0u || sampling.confidence == 0.0) {
-        return;
-    }
     let row = step.draft_row * dims.x_stride;
     var sum = 0.0;
     for (var i = thread; i < dims.hidden; i += THREADS) {
@@ -29,7 +26,6 @@ fn main(@builtin(local_invocation_index) thread: u32) {
         sum = fma(markov[i], weights[dims.hidden + i], sum);
     }
     let logit = sum_threads(sum, dims.one, thread) + bias[0];
-    storageBarrier();
     if (thread == 0u && sampling.confidence * (1.0 + exp(-logit)) > 1.0) {
         step.rows = 0u;
     }
