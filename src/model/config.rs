@@ -169,7 +169,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
             None => 1.0 / multiplier("logits_scaling")?,
         },
         logit_cap: cap(&keys, "final_logit_softcapping", facts.logit_cap)?,
-        rotary_neighbours: architecture.names(naming).neighbours || !keys.flag("rope_is_neox_style", true)?,
+        interleaved_rotation: !keys.flag("rope_is_neox_style", true)?,
         ropes,
         layers,
         hidden_states,

@@ -68,8 +68,8 @@ pub struct ModelSpec {
     pub logit_scale: f32,
     /// Bound of the logits: `cap tanh(logit / cap)`, after their factor; `None`: no bound.
     pub logit_cap: Option<f32>,
-    /// `true`: rows of q and k that rotate together are adjacent in the checkpoint.
-    pub rotary_neighbours: bool,
+    /// `true`: rows of q and k that rotate together are adjacent in the checkpoint, whatever its architecture.
+    pub interleaved_rotation: bool,
     /// Rotary tables that layers refer to.
     pub ropes: Vec<RopeSpec>,
     /// One entry per layer.

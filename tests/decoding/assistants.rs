@@ -171,7 +171,7 @@ fn configs_of_block_drafters_are_read() {
     let spec = with(json!({ "layer_types": types, "sliding_window": 256, "rope_is_neox_style": false })).unwrap();
     let windows: Vec<_> = spec.attentions().map(|attention| attention.window).collect();
     assert_eq!(windows, [Some(256), None]);
-    assert!(spec.rotary_neighbours);
+    assert!(spec.interleaved_rotation);
     let own = |is_causal: bool, layers: Value| json!({ "mask_token_id": 1, "target_layer_ids": layers, "is_causal": is_causal });
     let spec = with(json!({ "dflash_config": own(true, json!([0, 3])) })).unwrap();
     assert_eq!(spec.hidden_states, HiddenStates::Context { after: vec![0, 3] });

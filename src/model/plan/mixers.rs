@@ -15,7 +15,7 @@ impl Builder<'_> {
         let name = |suffix: &str| spec.layer_tensor(layer, suffix);
         let label = |what: &str| format!("layer {layer} {what}");
         let rotary = match rope {
-            Some(rope) if !spec.rotary_neighbours => spec.ropes[rope].rotary_dim,
+            Some(rope) if !(names.neighbours || spec.interleaved_rotation) => spec.ropes[rope].rotary_dim,
             _ => 0,
         };
         let order = RowOrder::RotaryPairs { heads: heads + kv_heads, head_dim, rotary };

@@ -294,7 +294,7 @@ impl Model {
             kv_heads: attention.kv_heads,
             head_dim: attention.head_dim,
             rotary: rope.map_or(0, |rope| rope.rotary_dim),
-            pairs: if spec.rotary_neighbours { Pairs::Neighbours } else { Pairs::Halves },
+            pairs: if spec.names().neighbours || spec.interleaved_rotation { Pairs::Neighbours } else { Pairs::Halves },
             window: attention.window.unwrap_or(usize::MAX),
             scale: spec.attention_scale,
             cap: spec.attention_cap,
