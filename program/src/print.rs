@@ -131,6 +131,7 @@ pub(super) fn summary(generation: &Generation, device: &DeviceInfo, origins: &Or
     };
     lines.push(format!("drafting  {rounds} rounds: {drafted} tokens drafted, {accepted} accepted{by}"));
     lines.extend(stats.speculating.iter().map(|state| format!("schedule  {}", state.reason)));
+    lines.extend(stats.warnings.iter().map(|warning| format!("warning   {warning}")));
     lines.join("\n")
 }
 
