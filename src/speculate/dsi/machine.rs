@@ -31,7 +31,7 @@ struct ServerState {
     told: usize,
 }
 
-/// Distributed speculative inference of one text. See the [module](self) for the rules.
+/// Distributed speculative inference of one text. The [module](super) has the rules.
 #[derive(Debug)]
 pub struct Dsi {
     chain: DsiChain,
