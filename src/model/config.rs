@@ -53,9 +53,9 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
     }
     if keys.text("model_type", None)? == "gemma4_assistant" {
         // All layers attend to those of the target.
-        let shared = ("num_kv_shared_layers", 0.into());
         let model_type = Architecture::OF_ASSISTANTS.facts().model_type;
-        keys = keys.with_all_of("text_config")?.with("model_type", model_type.into()).with(shared.0, shared.1);
+        keys = keys.with_all_of("text_config")?.with("model_type", model_type.into());
+        keys = keys.with("num_kv_shared_layers", 0.into());
     }
     if let Some(architecture) = Architecture::of_multimodal(keys.text("model_type", None)?) {
         keys = keys.with("model_type", architecture.facts().model_type.into()).with_all_of("text_config")?;

@@ -98,7 +98,7 @@ impl CpuBackend {
                     let (mut guesses, mut before) = (Vec::<(u32, bool)>::new(), tokens[last]);
                     for row in 0..count {
                         let mut logits = rows.part(row..row + 1);
-                        let confidence = model.correct(before, normed.part(row..row + 1), &mut logits);
+                        let confidence = model.correct(before, &normed, row, &mut logits);
                         if confidence.is_some_and(|confidence| confidence < sampling.confidence) {
                             break;
                         }

@@ -280,10 +280,14 @@ impl CpuModel {
         Ok(self.pass(tokens, position, states, wanted, 1)?.normed)
     }
 
-    /// Corrects the logits of a row by the token before it, with the hidden state after the final norm. Returns the drafter's confidence, if
-    /// it has one.
-    pub(super) fn correct(&mut self, before: u32, normed: Rows, logits: &mut Rows) -> Option<f32> {
+    /// Corrects the logits of a row by the token before it, if there is a Markov head. Returns the drafter's confidence, if it has one.
+    /// `normed`: hidden states after the final norm.
+    pub(super) fn correct(&mut self, before: u32, normed: &Rows, row: usize, logits: &mut Rows) -> Option<f32> {
         let Self { processor, blueprint, memory } = self;
+        if blueprint.plan.markov.is_empty() {
+            return None;
+        }
+        let normed = normed.part(row..row + 1);
         let mut pass = CpuPass { normed, logits: std::mem::take(logits), ..CpuPass::default() };
         processor.run_in_pool(|| {
             for op in &blueprint.plan.markov {
@@ -323,9 +327,12 @@ impl CpuModel {
         let kept = memory.kept.clone();
         // It reads hidden states and then its own.
         let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. } | HiddenStates::Latest { .. });
-        match &kept {
-            Some(kept) if is_mtp => pass.kept = kept.rows(position, tokens.len()),
-            _ => pass.kept = Rows::new(tokens.len(), spec.kept_width()),
+        match (&kept, &spec.hidden_states) {
+            (Some(kept), _) if is_mtp => pass.kept = kept.rows(position, tokens.len()),
+            (_, HiddenStates::Kept { after }) if !after.is_empty() => {
+                pass.kept = Rows::new(tokens.len(), spec.kept_width());
+            }
+            _ => {}
         }
         Ok(processor.run_in_pool(|| {
             for op in plan.body.iter().chain(&plan.kept) {
