@@ -198,6 +198,23 @@ fn drawn_drafts_are_accepted_as_often_on_every_device() {
     }
 }
 
+/// Near the end of the context a block has no room, and single steps have less and less.
+#[test]
+fn a_full_context_ends_the_text_at_the_same_token() {
+    for kind in &KINDS {
+        let prompt = &kind.cases()[0].prompt;
+        let max_context = prompt.len() + 16;
+        for mut backend in kind.backends(&gpu(), Capacity { max_context, ..capacity() }) {
+            let plain = Scenario::new(prompt).run(&mut *backend).ids;
+            assert!((15..=17).contains(&plain.len()), "{}", plain.len());
+            for overlap in [false, true] {
+                let text = Scenario::new(prompt).draft_model(Schedule::Constant, 7).overlap(overlap);
+                assert_eq!(text.run(&mut *backend).ids, plain, "{} on {}", kind.folder, backend.device().name);
+            }
+        }
+    }
+}
+
 /// Returns the draft after a text of which the last token is pending.
 fn draft(backend: &mut dyn Backend, pending: u32) -> Vec<u32> {
     run(run_round(backend, pending, &Draft::Model(6))).unwrap().draft
