@@ -68,11 +68,12 @@ impl GpuBackend {
             match model.spec().markov {
                 None => self.sampler.record_draft(recorder, guesses),
                 Some(markov) => {
-                    if markov.has_confidence {
+                    let confides = markov.has_confidence && self.sampler.recipe().confides;
+                    if confides {
                         model.record_final_norm(recorder, guesses);
                     }
                     for _ in 0..guesses {
-                        model.record_markov(recorder);
+                        model.record_markov(recorder, confides);
                         self.sampler.record_draft(recorder, 1);
                     }
                 }

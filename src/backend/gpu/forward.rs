@@ -3,12 +3,12 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes, whole_blocks};
-use super::node::{GpuPass, Node, Positions, blocks, choose_probes};
+use super::node::{GpuPass, KernelChoice, Node, Positions, blocks, choose_probes};
 use super::round::RoundBuffers;
 use super::upload::{Backlog, GpuMatrix, allocate_vectors, fill, load_vectors};
 use super::variants::{TILE, Variants};
 use crate::error::Result;
-use crate::gpu::{Arithmetic, Buffer, Gpu, Recorder, Slice, Uniforms};
+use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, adjacent, rotary_table};
 use crate::target::{MAX_DRAFT, StatePass};
 use crate::weights::{Source, Weights};
@@ -408,10 +408,12 @@ impl GpuModel {
         self.head.iter().for_each(|node| node.record(recorder, pass));
     }
 
-    /// Records the correction of the logits of the next draft token, after those of all were computed.
-    pub(super) fn record_markov(&self, recorder: &mut Recorder<'_>) {
-        let pass = self.pass(1, &(0..=0));
-        self.markov.iter().for_each(|node| node.record(recorder, pass));
+    /// Records the correction of the logits of the next draft token, after those of all were computed. `confides`: the draft may end before
+    /// the token; the normed rows must then be there.
+    pub(super) fn record_markov(&self, recorder: &mut Recorder<'_>, confides: bool) {
+        let (pass, choice) = (self.pass(1, &(0..=0)), KernelChoice::Always(Kernel::Confide));
+        let nodes = self.markov.iter().filter(|node| confides || node.choice() != choice);
+        nodes.for_each(|node| node.record(recorder, pass));
     }
 
     /// Records the final norm for `rows` rows from the step's `logit_row` on.

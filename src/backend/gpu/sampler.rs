@@ -53,6 +53,8 @@ pub(super) struct Recipe {
     pub logprobs: Option<usize>,
     /// True if the draft model has another tokenizer.
     pub translated: bool,
+    /// True if a draft ends where its drafter is not confident.
+    pub confides: bool,
 }
 
 /// Returns true if the model guesses tokens without knowing those before them.
@@ -81,6 +83,7 @@ impl Recipe {
             draw: sampling.draw,
             logprobs,
             translated,
+            confides: sampling.confidence > 0.0,
         }
     }
 
