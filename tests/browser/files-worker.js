@@ -22,11 +22,16 @@ function open({ model, cache = true, ...hub }, onProgress = () => {}) {
 }
 
 const jobs = {
-  /** Reads files to the end, in pieces of `step` bytes; the answer holds the SHA-256 of each, or null for what is not there. */
-  async read({ files, step = 5_000_000, offline = false, sizesFirst = false, ...from }) {
+  /**
+   * Reads files to the end, in pieces of `step` bytes; the answer holds the SHA-256 of each, or null for what is not there.
+   * Does nothing more once `holdAt` bytes have come, so that it can be killed before it ends.
+   */
+  async read({ files, step = 5_000_000, offline = false, sizesFirst = false, holdAt = Infinity, ...from }) {
     const progress = [];
     const source = open(from, (at) => {
-      postMessage({ reports: progress.push(at) });
+      progress.push(at);
+      postMessage({ loaded: at.loaded });
+      while (at.loaded >= holdAt);
       if (offline && progress.length === 1) connect(false);
     });
     const hashes = {};

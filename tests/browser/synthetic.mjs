@@ -31,9 +31,11 @@ export const RIGHT = { "config.json": sha256(SMALL), "absent.json": null, [WEIGH
 /** Models by name, as `model()` makes them. */
 const models = new Map();
 
-/** A server's folder: its files, how it behaves, and what was asked of it. */
-export function model(name, behaviour = {}) {
+/** A server's folder: its files, how it behaves, and what was asked of it. Suites of several browsers run the same tests at the same time. */
+export function model(what, behaviour = {}) {
+  const name = `${what}-${models.size}`;
   const made = {
+    name,
     url: `/synthetic/${name}`,
     files: { "config.json": SMALL, [WEIGHTS]: LARGE },
     etag: '"1"',
@@ -95,7 +97,7 @@ export const fresh = (tests, open) =>
     ]),
   );
 
-/** Code of a bare page: `run(job)` in a worker of its own, which is killed when it has reported progress `killAt` times. */
+/** Code of a bare page: `run(job)` in a worker of its own, which is killed when it has reported `killAt` bytes. */
 export const RUN = `
   globalThis.running = new Set();
   globalThis.run = ({ killAt, ...job }) => new Promise((resolve, reject) => {
@@ -107,9 +109,9 @@ export const RUN = `
       settle(value);
     };
     worker.onerror = (event) => end(reject, new Error(event.message));
-    worker.onmessage = ({ data: { reports, result, error } }) => {
-      if (!reports) end(resolve, result ?? error);
-      else if (reports === killAt) end(resolve, null);
+    worker.onmessage = ({ data: { loaded, result, error } }) => {
+      if (loaded === undefined) end(resolve, result ?? error);
+      else if (loaded >= killAt) end(resolve, null);
     };
     worker.postMessage(job);
   });
