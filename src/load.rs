@@ -15,6 +15,8 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{Blueprint, Capacity, HiddenStates, ModelSpec};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::options::Arithmetic;
 use crate::options::{ArithmeticChoice, KvDtype, LoadOptions, UseMtp};
 use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Translate;
@@ -396,6 +398,17 @@ pub async fn load_alone<S: Source + 'static>(
     build_alone(device, model, context.is_none(), loaded).await
 }
 
+/// Loads a target's matrices, for instances that share them on the CPU; also returns the arithmetic of its quantised weights.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) async fn load_matrices<S: Source + 'static>(
+    source: S,
+    options: &LoadOptions,
+) -> Result<(cpu::Matrices, Arithmetic)> {
+    let target = ModelFiles::open(source, options).await?.into_loadable();
+    let model = target.load_on_cpu(&Rc::new(cpu::Processor::new(options.threads)), None, &mut |_| ()).await?;
+    Ok((model.matrices(), model.arithmetic()))
+}
+
 /// Loads an opened model.
 async fn build_alone<S: Source + 'static>(
     device: &Device,
@@ -403,8 +416,8 @@ async fn build_alone<S: Source + 'static>(
     is_target: bool,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Box<dyn Backend>> {
-    // Several targets must not choose differently, so none of them measures.
-    if is_target && model.blueprint.arithmetic == ArithmeticChoice::Auto {
+    // Several targets must not choose differently, so none of them measures. The CPU does not measure.
+    if is_target && matches!(device, Device::Gpu(_)) && model.blueprint.arithmetic == ArithmeticChoice::Auto {
         model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
     let assistant = None::<Loadable<S>>;

@@ -781,7 +781,7 @@ fn simulations_print_their_latencies_and_parameters() {
     let table =
         json(&["simulate", "table", "--pairs", path("benches/dsi_pairs.json").to_str().unwrap(), "--repeats", "20"]);
     for row in table["rows"].as_array().unwrap() {
-        assert_keys(row, &["name", "target_latency_ms", "si", "dsi", "ratio", "lookaheads"]);
+        assert_keys(row, &["name", "target_latency_ms", "plain", "ratio", "ratio_of_same", "lookaheads"]);
     }
     let pairs = path("benches/dsi_pairs.json");
     let table = ["simulate", "table", "--repeats", "10", "--pairs", pairs.to_str().unwrap()];

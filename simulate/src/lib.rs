@@ -21,21 +21,18 @@ mod rounds;
 pub mod table;
 
 pub use draws::Draws;
-pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si};
+pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si, si_of_authors};
 
-use foretoken::dsi::{lookahead_for, patience};
+use foretoken::dsi::{DsiCosts, lookahead_for};
 use foretoken::{Error, Result};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 
-/// Range searched for the best lookahead of sequential speculation.
+/// Range searched for the best lookahead.
 pub const LOOKAHEADS: RangeInclusive<usize> = 1..=200;
 
 /// Maximum tokens, and maximum repeats, of a simulation.
 pub const MOST: usize = 100_000;
-
-/// Draft steps below this share of a target forward are lookups, which take no time.
-const NO_TIME: f64 = 1e-3;
 
 /// Allowed latencies. Beyond them, sums would lose their small terms.
 const LATENCIES: RangeInclusive<f64> = 1e-6..=1e9;
@@ -116,14 +113,24 @@ impl Cell {
         Self { lookahead: lookahead_for(self.target.tpot, self.drafter.tpot, self.sp_degree), ..self }
     }
 
-    /// Returns the draft tokens that an idle target waits for. One server: the best number on average. Several: 0, unless drafts take no
-    /// time.
+    /// Returns the draft tokens that an idle target waits for: the best number on average.
     pub fn patience(&self) -> usize {
-        let takes_no_time = self.drafter.tpot < self.target.tpot * NO_TIME;
-        match self.sp_degree {
-            1 => patience(self.target.tpot, self.drafter.tpot, self.acceptance, self.lookahead),
-            _ if takes_no_time => self.lookahead,
-            _ => 0,
+        self.costs().best_patience(self.lookahead)
+    }
+
+    /// Returns the cell with the best lookahead of distributed speculation.
+    pub fn with_best_lookahead(self) -> Self {
+        Self { lookahead: self.costs().best(*LOOKAHEADS.start(), *LOOKAHEADS.end()).0, ..self }
+    }
+
+    fn costs(&self) -> DsiCosts<impl Fn(usize) -> f64, impl Fn(usize) -> f64> {
+        let Self { target, drafter, acceptance, sp_degree, tokens, .. } = *self;
+        DsiCosts {
+            forward: move |_| target.tpot,
+            step: drafter.tpot,
+            acceptance: move |_| acceptance,
+            sp_degree,
+            tokens,
         }
     }
 

@@ -35,12 +35,12 @@ impl Lookaheads {
         Self { si: lookahead, dsi: lookahead, pearl: lookahead }
     }
 
-    /// Returns a good lookahead for each schedule. Sequential speculation: the fastest one in expectation. Distributed speculation: the
-    /// smallest one that the servers keep up with. Overlap: a block that takes as long as a verification.
+    /// Returns a good lookahead for each schedule: the fastest one in expectation; for the overlap, a block that takes as long as a
+    /// verification.
     pub fn good(cell: &Cell) -> Self {
         let pearl = (cell.target.tpot / cell.drafter.tpot).round().clamp(1.0, 10_000.0) as usize;
         let si = best_lookahead(cell).0;
-        Self { si, dsi: cell.with_least_lookahead().lookahead, pearl }
+        Self { si, dsi: cell.with_best_lookahead().lookahead, pearl }
     }
 }
 
@@ -53,33 +53,27 @@ pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means
         Cell { lookahead, ..*cell }.validate()?;
     }
     let with = |lookahead| Cell { lookahead, ..*cell };
+    let with_dsi = with(lookaheads.dsi);
+    let patience = with_dsi.patience();
     let (mut sums, mut repeats) = (Means { plain: 0.0, si: 0.0, dsi: 0.0, pearl: 0.0 }, 0.0);
     for agreements in draws.agreements(cell.acceptance) {
         repeats += 1.0;
         plain(cell, &mut |pass| sums.plain += pass.total());
         si(&with(lookaheads.si), &agreements, &mut |pass| sums.si += pass.total());
         pearl(&with(lookaheads.pearl), &agreements, &mut |pass| sums.pearl += pass.total());
-        let with_dsi = with(lookaheads.dsi);
-        sums.dsi += dsi(&with_dsi, with_dsi.patience(), &agreements, &mut ())?;
+        sums.dsi += dsi(&with_dsi, patience, &agreements, &mut ())?;
     }
     let Means { plain, si, dsi, pearl } = sums;
     Ok(Means { plain: plain / repeats, si: si / repeats, dsi: dsi / repeats, pearl: pearl / repeats })
 }
 
-/// Simulates all schedules with their good lookaheads. Distributed speculation uses the lookahead of sequential speculation if that is
-/// faster: with too few servers, unneeded tokens cost time.
+/// Simulates all schedules with their good lookaheads.
 ///
 /// # Errors
 /// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn best_means(cell: &Cell, draws: &Draws) -> Result<(Lookaheads, Means)> {
     let lookaheads = Lookaheads::good(cell);
-    let found = means(cell, lookaheads, draws)?;
-    if found.dsi <= found.si {
-        return Ok((lookaheads, found));
-    }
-    let others = Lookaheads { dsi: lookaheads.si, ..lookaheads };
-    let other = means(cell, others, draws)?;
-    Ok(if other.dsi < found.dsi { (others, other) } else { (lookaheads, found) })
+    Ok((lookaheads, means(cell, lookaheads, draws)?))
 }
 
 /// A period of work on a task.

@@ -55,6 +55,22 @@ pub(super) fn accepted(agreements: &[bool], from: usize, drafts: usize) -> usize
     agreements[from..from + drafts].iter().take_while(|&&agrees| agrees).count()
 }
 
+/// Runs sequential speculation as the authors' public simulator counts it: a verification yields the accepted tokens alone, so a forward
+/// without drafts follows each rejection.
+pub fn si_of_authors(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
+    let (mut forwards, mut known) = (Forwards::new(cell), 0);
+    while known < cell.tokens {
+        let drafts = cell.lookahead.min(cell.tokens - known);
+        wait(forwards.pass(drafts, false));
+        let right = accepted(agreements, known, drafts);
+        known += right;
+        if right < drafts {
+            wait(forwards.pass(0, false));
+            known += 1;
+        }
+    }
+}
+
 /// Runs sequential speculation: draft `lookahead` tokens, verify them, emit the accepted ones and one token of the target.
 pub fn si(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     let (mut forwards, mut known) = (Forwards::new(cell), 0);

@@ -1,8 +1,7 @@
 //! Simulated gains of speculation for pairs of models with measured latencies and acceptance.
 
 use super::offline::dsi;
-use super::{Cell, Draws, Latency, si};
-use foretoken::dsi::sp_degree_for;
+use super::{Cell, Draws, Latency, Pass, si, si_of_authors};
 use foretoken::{Error, Result};
 use serde::Serialize;
 use serde_json::Value;
@@ -10,8 +9,8 @@ use serde_json::Value;
 /// Lookaheads simulated for each row, as in the paper.
 pub const LOOKAHEADS: [usize; 3] = [1, 5, 10];
 
-/// Maximum target servers: a machine with eight GPUs, one of them for the drafter.
-pub const MOST_SERVERS: usize = 7;
+/// Target servers: a machine with eight GPUs, one of them for the drafter.
+pub const SERVERS: usize = 7;
 
 /// A target, a drafter and a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,9 +29,11 @@ pub struct Pair {
     pub drafter_ttft_ms: f64,
     /// Tokens to generate.
     pub tokens: usize,
+    /// Ratio of sequential to distributed speculation that was published for the pair.
+    pub published_ratio: Option<f64>,
 }
 
-/// Simulated times of a pair, in milliseconds.
+/// Simulated times of a pair, in milliseconds. Ratios are those of sequential to distributed speculation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableRow {
     /// The pair.
@@ -40,29 +41,34 @@ pub struct TableRow {
     pub pair: Pair,
     /// Plain decoding.
     pub plain: f64,
-    /// Sequential speculation with its best lookahead.
-    pub si: f64,
-    /// Distributed speculation with its best lookahead.
-    pub dsi: f64,
-    /// `si / dsi`.
-    pub ratio: f64,
-    /// `si / dsi` for sequential speculation with a lookahead of 1.
-    pub ratio_of_1: f64,
     /// Results by lookahead.
     pub lookaheads: Vec<ByLookahead>,
+    /// Ratio, each with its best lookahead.
+    pub ratio: f64,
+    /// Ratio, if the lookahead of sequential speculation is 1.
+    pub ratio_of_1: f64,
+    /// Largest ratio with the same lookahead.
+    pub ratio_of_same: f64,
+    /// Ratio, each with its best lookahead, as the authors' public simulator counts.
+    pub ratio_of_authors: f64,
 }
 
-/// Results of a pair with one lookahead.
+/// Milliseconds of a pair with one lookahead.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ByLookahead {
     /// Draft tokens.
     pub lookahead: usize,
-    /// Target servers that the lookahead needs, at most [`MOST_SERVERS`].
-    pub sp_degree: usize,
-    /// Milliseconds with sequential speculation.
+    /// Sequential speculation.
     pub si: f64,
-    /// Milliseconds with distributed speculation. `None`: the lookahead needs more than [`MOST_SERVERS`], and is not the largest one.
-    pub dsi: Option<f64>,
+    /// Sequential speculation as the authors' public simulator counts it.
+    pub si_of_authors: f64,
+    /// Distributed speculation on [`SERVERS`] target servers.
+    pub dsi: f64,
+}
+
+/// Returns the result with the least time; there is one or more.
+pub fn fastest(results: &[ByLookahead], time: impl Fn(&ByLookahead) -> f64) -> &ByLookahead {
+    results.iter().fold(&results[0], |best, next| if time(next) < time(best) { next } else { best })
 }
 
 /// Reads rows: a JSON list of objects.
@@ -103,6 +109,7 @@ fn pair(row: &Value) -> Result<Pair, (String, String)> {
         target_ttft_ms: number("target_ttft_ms")?,
         drafter_ttft_ms: number("drafter_ttft_ms")?,
         tokens: tokens as usize,
+        published_ratio: fields.contains_key("published_ratio").then(|| number("published_ratio")).transpose()?,
     };
     match pair.cell(LOOKAHEADS[0]).validate() {
         Err(Error::BadOption { option, value, allowed }) => {
@@ -119,13 +126,12 @@ fn pair(row: &Value) -> Result<Pair, (String, String)> {
 
 impl Pair {
     fn cell(&self, lookahead: usize) -> Cell {
-        let needed = sp_degree_for(self.target_latency_ms, self.drafter_latency_ms, lookahead);
         Cell {
             target: Latency { ttft: self.target_ttft_ms, tpot: self.target_latency_ms },
             drafter: Latency { ttft: self.drafter_ttft_ms, tpot: self.drafter_latency_ms },
             acceptance: self.acceptance,
             lookahead,
-            sp_degree: needed.clamp(1, MOST_SERVERS),
+            sp_degree: SERVERS,
             tokens: self.tokens,
         }
     }
@@ -140,26 +146,34 @@ impl Pair {
             let sum: Result<f64> = draws.agreements(self.acceptance).map(|agreements| run(&agreements)).sum();
             sum.map(|sum| sum / repeats as f64)
         };
-        let mut lookaheads = Vec::new();
-        for lookahead in LOOKAHEADS {
+        let by_lookahead = |lookahead| {
             let cell = self.cell(lookahead);
-            let keeps_up = sp_degree_for(self.target_latency_ms, self.drafter_latency_ms, lookahead) <= MOST_SERVERS;
-            let sequential = mean(&mut |agreements| {
-                let mut total = 0.0;
-                si(&cell, agreements, &mut |pass| total += pass.total());
-                Ok(total)
-            })?;
-            let distributed = match keeps_up || lookahead == LOOKAHEADS[LOOKAHEADS.len() - 1] {
-                true => Some(mean(&mut |agreements| dsi(&cell, cell.patience(), agreements, &mut ()))?),
-                false => None,
+            let sequential = |run: fn(&Cell, &[bool], &mut dyn FnMut(Pass))| {
+                mean(&mut |agreements| {
+                    let mut total = 0.0;
+                    run(&cell, agreements, &mut |pass| total += pass.total());
+                    Ok(total)
+                })
             };
-            lookaheads.push(ByLookahead { lookahead, sp_degree: cell.sp_degree, si: sequential, dsi: distributed });
-        }
-        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-        let si = least(&mut lookaheads.iter().map(|by| by.si));
-        let dsi = least(&mut lookaheads.iter().filter_map(|by| by.dsi));
+            let patience = cell.patience();
+            Ok(ByLookahead {
+                lookahead,
+                si: sequential(si)?,
+                si_of_authors: sequential(si_of_authors)?,
+                dsi: mean(&mut |agreements| dsi(&cell, patience, agreements, &mut ()))?,
+            })
+        };
+        let lookaheads = LOOKAHEADS.into_iter().map(by_lookahead).collect::<Result<Vec<_>>>()?;
         let plain = self.target_ttft_ms + (self.tokens - 1) as f64 * self.target_latency_ms;
-        let (ratio, ratio_of_1) = (si / dsi, lookaheads[0].si / dsi);
-        Ok(TableRow { pair: self.clone(), plain, si, dsi, ratio, ratio_of_1, lookaheads })
+        let dsi = fastest(&lookaheads, |by| by.dsi).dsi;
+        Ok(TableRow {
+            pair: self.clone(),
+            plain,
+            ratio: fastest(&lookaheads, |by| by.si).si / dsi,
+            ratio_of_1: lookaheads[0].si / dsi,
+            ratio_of_same: lookaheads.iter().map(|by| by.si / by.dsi).fold(0.0, f64::max),
+            ratio_of_authors: fastest(&lookaheads, |by| by.si_of_authors).si_of_authors / dsi,
+            lookaheads,
+        })
     }
 }

@@ -39,8 +39,8 @@ impl LoadOptions {
         if self.use_mtp == UseMtp::Yes && self.sp_degree > 1 {
             return bad("use_mtp", "true", "auto or false, with sp_degree above 1");
         }
-        if self.sp_degree > 1 && self.device == DeviceChoice::Cpu {
-            return bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU");
+        if cfg!(target_arch = "wasm32") && self.sp_degree > 1 && self.device == DeviceChoice::Cpu {
+            return bad("device", "cpu", "webgpu, with sp_degree above 1 in a page, whose workers share no memory");
         }
         self.validate_elsewhere()
     }
@@ -63,7 +63,7 @@ options! {
     /// assert_eq!(options.context.max_context, Some(8192));
     /// ```
     pub struct LoadOptions set by LoadOptions {
-        /// Device of the models; `sp_degree` above 1 requires GPUs.
+        /// Device of the models; in a page, `sp_degree` above 1 requires GPUs.
         device: DeviceChoice = DeviceChoice::Auto,
         /// Device of the draft model. `auto`: the target's device. `cpu`: the CPU, at the same time as the target.
         draft_device: DeviceChoice [["auto", "cpu"]] = DeviceChoice::Auto,

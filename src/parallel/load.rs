@@ -19,7 +19,8 @@ use std::rc::Rc;
 pub struct PreparedParts {
     /// Tokenizer, chat template and limits of the target.
     pub prompts: Prompts,
-    arithmetic: Arithmetic,
+    /// Arithmetic of the target's quantised weights.
+    pub(super) arithmetic: Arithmetic,
     /// `true`: the draft model can be used.
     pub with_drafter: bool,
     /// Translator for a draft model with another tokenizer.

@@ -67,6 +67,8 @@ pub async fn run(
         options,
         tuner,
         drafts: false,
+        patience: 0,
+        has_news: true,
         copy: Vec::new(),
         holders: HashMap::new(),
         own: VecDeque::new(),
@@ -91,6 +93,10 @@ struct RunLoop<'a> {
     tuner: &'a mut Tuner,
     /// `true`: the drafter has answered since the last wait for it timed out.
     drafts: bool,
+    /// Draft tokens that an idle target waits for, while the drafter answers.
+    patience: usize,
+    /// `true`: a target forward was measured since lookahead and patience were chosen.
+    has_news: bool,
     /// The lookup's copy of the text.
     copy: Vec<u32>,
     /// Instance and text length of each verify task in flight.
@@ -171,22 +177,18 @@ impl RunLoop<'_> {
 
     /// Returns the maximum wait for a report, in seconds. `None`: no limit.
     fn limit(&self) -> Option<f64> {
-        let patience = self.patience();
-        let waits = patience > 0 && self.machine.is_idle();
-        waits.then(|| LATE * patience as f64 * self.tuner.drafter_latency())
-    }
-
-    fn patience(&self) -> usize {
-        if self.drafts { self.tuner.patience(self.distributed.sp_degree).min(self.options.lookahead) } else { 0 }
+        let waits = self.drafts && self.patience > 0 && self.machine.is_idle();
+        waits.then(|| LATE * self.patience as f64 * self.tuner.drafter_latency())
     }
 
     fn tune(&mut self, actions: &mut Vec<Action>) {
-        if let Some(longest) = self.options.longest
-            && let Some(lookahead) = self.tuner.lookahead(self.distributed.sp_degree)
-        {
-            self.options.lookahead = lookahead.clamp(1, longest);
+        if std::mem::take(&mut self.has_news) {
+            let (shortest, longest) =
+                self.options.longest.map_or((self.options.lookahead, self.options.lookahead), |longest| (1, longest));
+            let best = self.tuner.best(self.distributed.sp_degree, shortest, longest);
+            (self.options.lookahead, self.patience) = best.unwrap_or((self.options.lookahead, 0));
         }
-        self.machine.tune(self.options.lookahead, self.patience(), actions);
+        self.machine.tune(self.options.lookahead, if self.drafts { self.patience } else { 0 }, actions);
     }
 
     /// Passes a report to the state machine as an event.
@@ -252,6 +254,7 @@ impl RunLoop<'_> {
         let counts = self.forwards.add(server, seconds);
         if let Some((_, end)) = self.holders.remove(&task).filter(|_| counts) {
             self.tuner.forward(end.saturating_sub(reused), seconds);
+            self.has_news = true;
         }
     }
 

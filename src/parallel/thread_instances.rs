@@ -4,9 +4,11 @@ use super::instances::{Command, Instances, NumberedReport, Report, Role};
 use super::spawn::{Build, Thread, spawn};
 use super::{Parallel, PreparedParts, load_alone};
 use crate::backend::Device;
+use crate::backend::cpu::{Matrices, Processor};
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
+use crate::load::load_matrices;
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
 use crate::session::{Generator, Session};
@@ -14,6 +16,7 @@ use crate::target::Queue;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -132,8 +135,9 @@ impl Drop for ThreadInstances {
 
 impl Parallel {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. A draft model that cannot be loaded is left
-    /// out, with a warning in the statistics. The instances are distributed over the machine's devices of one kind; each needs the full
-    /// memory of its model. The draft model runs on the CPU if `options.draft_device` selects it.
+    /// out, with a warning in the statistics. The instances are distributed over the machine's GPUs of one kind; each needs the full memory
+    /// of its model. Or they share the CPU: its threads are divided, and the targets' matrices are in memory once. The draft model runs on
+    /// the CPU if `options.draft_device` selects it.
     pub async fn load<S, A>(
         gpu: &GpuOptions,
         target: S,
@@ -147,18 +151,31 @@ impl Parallel {
         let mut prepared = PreparedParts::open(target.clone(), assistant.clone(), options).await?;
         let context = prepared.prompts.context;
         // The device kind selected here is used by all instances.
-        let (device, reason) = match options.sp_degree {
-            1 => Device::open(options, gpu).await?,
+        let (device, reason) = match (options.sp_degree, options.device) {
+            (1, _) | (_, DeviceChoice::Cpu) => Device::open(options, gpu).await?,
             _ => (Device::Gpu(Gpu::open_nth(gpu, 0).await?), None),
         };
         prepared.warnings.extend(reason);
-        let on =
-            |at| if let Device::Gpu(_) = device { InstancePlace::Gpu(gpu.clone(), at) } else { InstancePlace::Cpu };
-        // The draft model takes the device after the targets' devices: its own, if there is one more.
-        let beside = if options.draft_device == DeviceChoice::Cpu { InstancePlace::Cpu } else { on(options.sp_degree) };
         let drafter = assistant.filter(|_| prepared.with_drafter);
+        let (mut matrices, mut threads) = (Matrices::new(), options.threads);
+        if let Device::Cpu(processor) = &device {
+            (matrices, prepared.arithmetic) = load_matrices(target.clone(), options).await?;
+            let instances = options.sp_degree + usize::from(drafter.is_some());
+            threads = Some((processor.threads() / instances).max(1));
+        }
+        let on = |at, shared: &Matrices| match device {
+            Device::Gpu(_) => InstancePlace::Gpu(gpu.clone(), at),
+            Device::Cpu(_) => InstancePlace::Cpu { threads, shared: shared.clone() },
+        };
+        let not_shared = Matrices::new();
+        // The draft model takes the device after the targets' devices: its own, if there is one more.
+        let beside = match options.draft_device {
+            DeviceChoice::Cpu => InstancePlace::Cpu { threads, shared: not_shared },
+            _ => on(options.sp_degree, &not_shared),
+        };
         let drafter = drafter.map(|files| build(beside, files, Some(context), options));
-        let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
+        let targets =
+            (0..options.sp_degree).map(|at| build(on(at, &matrices), target.clone(), None, options)).collect();
         let (instances, failed) = ThreadInstances::start(targets, drafter)?;
         Ok(prepared.with(instances, device.info().clone(), failed.as_ref()))
     }
@@ -191,7 +208,8 @@ where
 enum InstancePlace {
     /// GPU number `.1` of the machine's GPUs of one kind.
     Gpu(GpuOptions, usize),
-    Cpu,
+    /// The CPU with some threads, and the matrices of the model that are in memory already.
+    Cpu { threads: Option<usize>, shared: Matrices },
 }
 
 /// Returns the function that builds an instance on its thread.
@@ -206,8 +224,8 @@ fn build<S: Source + Clone + Send + 'static>(
         pollster::block_on(async {
             let device = match &place {
                 InstancePlace::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
-                InstancePlace::Cpu => {
-                    Device::open(&options.clone().device(DeviceChoice::Cpu), &GpuOptions::default()).await?.0
+                InstancePlace::Cpu { threads, shared } => {
+                    Device::Cpu(Rc::new(Processor::new(*threads).sharing(shared.clone())))
                 }
             };
             let instance = load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await?;

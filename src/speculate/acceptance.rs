@@ -38,16 +38,23 @@ impl Acceptance {
         self.classes == Self::default().classes
     }
 
-    /// Returns the expected accepted tokens of drafts of 1, 2, ... tokens. A class with few observations resembles the class before it.
-    pub fn expect(&self) -> [f64; MAX_LOOKAHEAD] {
+    /// Returns the estimate for a place, from 0, if all tokens before it are accepted. A class with few observations resembles the class
+    /// before it.
+    pub fn rates(&self) -> impl Fn(usize) -> f64 {
         let mut like = self.classes[0].1 / self.classes[0].0;
         let rates = self.classes.map(|(tried, held)| {
             like = (held + PRIOR * like) / (tried + PRIOR);
             like
         });
+        move |place| rates[class(place).min(rates.len() - 1)]
+    }
+
+    /// Returns the expected accepted tokens of drafts of 1, 2, ... tokens.
+    pub fn expect(&self) -> [f64; MAX_LOOKAHEAD] {
+        let rate = self.rates();
         let (mut reached, mut accepted) = (1.0, 0.0);
         std::array::from_fn(|place| {
-            reached *= rates[class(place)];
+            reached *= rate(place);
             accepted += reached;
             accepted
         })

@@ -198,8 +198,10 @@ fn the_lookahead_that_suits_best_is_found() {
             assert!(best.latency_mean <= other.latency_mean, "{lookahead} is better than {best:?}");
         }
     }
-    let far = Cluster { lookahead: None, round_trip: 50.0, ..cluster(1) };
-    assert_eq!(simulate(&far, Schedule::Distributed).lookahead, 15, "(10 + 50) / (2 * 2) ms");
+    // With (10 + 50) / (2 * 2) = 15 draft tokens both requests would be in flight all the time.
+    let far = |lookahead| simulate(&Cluster { lookahead, round_trip: 50.0, ..cluster(1) }, Schedule::Distributed);
+    let (best, busy) = (far(None), far(Some(15)));
+    assert!(best.latency_mean < busy.latency_mean, "{best:?} and {busy:?}");
 }
 
 #[test]

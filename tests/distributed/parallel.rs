@@ -503,6 +503,8 @@ fn generations_are_those_of_a_session() {
         let refused = run(Session::load(&device, files("target"), Some(files("draft")), &beside, &mut |_, _| ()));
         assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "draft_device"));
         let mut with_cpu = run(Parallel::load(&any, files("target"), Some(files("draft")), &beside)).unwrap();
+        let cpu = two.clone().device(DeviceChoice::Cpu);
+        let mut on_cpu = run(Parallel::load(&any, files("target"), Some(files("draft")), &cpu)).unwrap();
         let mut parallel = run(Parallel::load(&any, files("target"), Some(files("draft")), &two)).unwrap();
         let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
         let options = GenerateOptions::new().max_new_tokens(24);
@@ -523,9 +525,12 @@ fn generations_are_those_of_a_session() {
             assert_eq!(found.stats.seed, expected.stats.seed);
             assert_eq!(found.stats.distributed.map(|distributed| distributed.sp_degree), Some(2));
             whole = if sampled { whole } else { found.text };
-            let found = run(with_cpu.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
-            assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
-            assert!(found.stats.num_accepted_draft_tokens > 0 && found.stats.warnings.is_empty(), "{:?}", found.stats);
+            for others in [&mut with_cpu, &mut on_cpu] {
+                let found = run(others.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+                assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
+                let Stats { num_accepted_draft_tokens, warnings, .. } = &found.stats;
+                assert!(*num_accepted_draft_tokens > 0 && warnings.is_empty(), "{:?}", found.stats);
+            }
         }
         let mut distributed = |options: &GenerateOptions| {
             let wrote = run(parallel.generate(&prompt, options, &mut |_| ControlFlow::Continue(())));

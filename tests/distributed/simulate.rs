@@ -5,7 +5,9 @@ use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
 use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
 use foretoken_simulate::online::measure;
 use foretoken_simulate::table::parse;
-use foretoken_simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, picture, si};
+use foretoken_simulate::{
+    Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, picture, si, si_of_authors,
+};
 use serde_json::Value;
 
 fn cell(drafter: f64, acceptance: f64, lookahead: usize, sp_degree: usize) -> Cell {
@@ -72,13 +74,39 @@ fn distributed_speculation_is_never_slower_than_plain_or_sequential() {
     let draws = draws(200);
     let mut slower = 0;
     for (drafter, acceptance) in cells() {
-        let cell = cell(drafter, acceptance, 1, 7);
-        let (_, best) = best_means(&cell, &draws).unwrap();
-        assert!(best.dsi <= best.plain * (1.0 + 1e-9), "{best:?} in {cell:?}");
-        assert!(best.dsi <= best.si * (1.0 + 1e-9), "{best:?} in {cell:?}");
-        slower += usize::from(best.si > best.plain);
+        for sp_degree in [2, 3, 7] {
+            let cell = cell(drafter, acceptance, 1, sp_degree);
+            let (lookaheads, best) = best_means(&cell, &draws).unwrap();
+            assert!(best.dsi <= best.plain * (1.0 + 1e-9), "{best:?} in {cell:?}, {lookaheads:?}");
+            assert!(best.dsi <= best.si * (1.0 + 1e-9), "{best:?} in {cell:?}, {lookaheads:?}");
+            slower += usize::from(best.si > best.plain);
+        }
     }
-    assert!(slower > 30, "sequential speculation is slower than plain decoding where drafts are slow or bad: {slower}");
+    assert!(slower > 90, "sequential speculation is slower than plain decoding where drafts are slow or bad: {slower}");
+}
+
+#[test]
+fn the_chosen_patience_is_nearly_the_best() {
+    let draws = draws(400);
+    for (drafter, acceptance) in cells().step_by(3) {
+        for lookahead in [2, 10] {
+            let cell = cell(drafter, acceptance, lookahead, 1);
+            let mean = |patience| {
+                let times = draws.agreements(acceptance).map(|text| dsi(&cell, patience, &text, &mut ()).unwrap());
+                times.sum::<f64>() / 400.0
+            };
+            let best = (0..=lookahead).map(mean).fold(f64::INFINITY, f64::min);
+            let chosen = mean(cell.patience());
+            assert!(chosen <= best * 1.01, "{chosen} > {best}, patience {} in {cell:?}", cell.patience());
+        }
+    }
+}
+
+/// With equation 1's lookahead and no patience, two servers and a fast drafter took longer than sequential speculation on one.
+#[test]
+fn two_servers_with_a_fast_drafter_gain() {
+    let (_, best) = best_means(&cell(0.02, 0.8, 1, 2), &draws(3000)).unwrap();
+    assert!((12.0..12.9).contains(&best.dsi) && (13.5..13.7).contains(&best.si), "{best:?}");
 }
 
 /// Records the times at which tokens were emitted.
@@ -191,25 +219,32 @@ fn the_same_seed_gives_the_same_numbers() {
     assert_ne!(run(1), run(2));
 }
 
-/// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation, and about the published
-/// gain over speculation with a lookahead of 1.
+/// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation. With one lookahead for
+/// both they predict about the published gain; counted as the authors' simulator counts, as much or more.
 #[test]
 fn published_pairs_gain_about_what_was_published() {
     let text = include_str!("../../benches/dsi_pairs.json");
     let pairs = parse(text, "dsi_pairs.json").unwrap();
-    let row = |name: &str| pairs.iter().find(|pair| pair.name.contains(name)).unwrap().simulate(300, 1).unwrap();
+    let mut compared = 0;
     for pair in &pairs {
-        assert!(row(&pair.name).ratio > 1.0, "{pair:?}");
+        let row = pair.simulate(300, 1).unwrap();
+        assert!(row.ratio > 1.0 && row.ratio_of_1 >= row.ratio && row.ratio_of_authors > row.ratio, "{row:?}");
+        let Some(published) = pair.published_ratio else { continue };
+        compared += 1;
+        assert!(row.ratio < published && row.ratio_of_authors > 0.85 * published, "{row:?}");
+        for ratio in [row.ratio_of_1, row.ratio_of_same] {
+            assert!((ratio / published - 1.0).abs() < 0.1, "{row:?}");
+        }
     }
-    for (name, published) in [("StarCoder 15B / 168M, HumanEval", 1.92), ("Vicuna 13B / 68M, CNN-DM", 1.47)] {
-        let row = row(name);
-        let of_1 = row.ratio_of_1;
-        println!(
-            "{name}: {:.2} against the best SI, {of_1:.2} against SI with lookahead 1, published {published}",
-            row.ratio
-        );
-        assert!(row.ratio < published && (of_1 / published - 1.0).abs() < 0.15, "{row:?}");
-    }
+    assert_eq!(compared, 2);
+}
+
+/// A verification of 2 draft tokens, of which the second is wrong, yields one token; the forward after it one more.
+#[test]
+fn the_authors_count_a_forward_after_each_rejection() {
+    let (mut total, cell) = (0.0, Cell { tokens: 4, ..cell(0.25, 0.5, 2, 1) });
+    si_of_authors(&cell, &[true, false, true, true], &mut |pass| total += pass.total());
+    assert_eq!(total, 1.5 + 1.0 + 1.5);
 }
 
 #[test]

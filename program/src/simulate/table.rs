@@ -2,15 +2,15 @@
 
 use super::super::{Failure, count, print_json};
 use foretoken::{Error, Result};
-use foretoken_simulate::table::{TableRow, parse};
+use foretoken_simulate::table::{TableRow, fastest, parse};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Format of the file, for `--help`.
 pub(super) const FORMAT: &str = "FILE is a JSON list of objects {target_latency_ms, drafter_latency_ms, acceptance, \
-    target_ttft_ms, drafter_ttft_ms, tokens}, with a name if you like. Lookaheads are 1, 5 and 10, with at most 7 target \
-    servers; SI and DSI are shown with the best of \
-    them; SI(1) is SI with lookahead 1.";
+    target_ttft_ms, drafter_ttft_ms, tokens}, with a name and a published_ratio if you like. Lookaheads are 1, 5 and 10, with 7 \
+    target servers; SI and DSI are shown with the best of them. Ratios of SI to DSI: with the best lookahead of each; of SI with \
+    lookahead 1; the largest with the same lookahead; of SI as the authors of the paper simulate it; as published.";
 
 #[derive(clap::Args)]
 pub(super) struct TableArgs {
@@ -39,20 +39,35 @@ pub(super) fn run(args: &TableArgs, json: bool) -> Result<(), Failure> {
     let width = rows.iter().map(|row| row.pair.name.chars().count()).max().unwrap_or(0).max(4);
     writeln!(
         out,
-        "{:<width$}{:>8}{:>9}{:>8}{:>10}{:>15}{:>19}{:>8}{:>11}",
-        "pair", "target", "drafter", "accept", "plain", "SI (lookahead)", "DSI (lookahead,SP)", "SI/DSI", "SI(1)/DSI"
+        "{:<width$}{:>8}{:>9}{:>8}{:>10}{:>15}{:>16}{:>8}{:>8}{:>8}{:>9}{:>11}",
+        "pair",
+        "target",
+        "drafter",
+        "accept",
+        "plain",
+        "SI (lookahead)",
+        "DSI (lookahead)",
+        "SI/DSI",
+        "SI(1)",
+        "same",
+        "authors",
+        "published"
     )?;
-    for TableRow { pair, plain, si, dsi, ratio, ratio_of_1, lookaheads } in &rows {
-        let best = |value: f64, of_dsi: bool| {
-            let found = lookaheads.iter().find(|by| if of_dsi { by.dsi == Some(value) } else { by.si == value });
-            found.map_or((0, 0), |by| (by.lookahead, by.sp_degree))
-        };
-        let (si_lookahead, _) = best(*si, false);
-        let (dsi_lookahead, sp_degree) = best(*dsi, true);
+    for row in &rows {
+        let TableRow { pair, plain, lookaheads, ratio, ratio_of_1, ratio_of_same, ratio_of_authors } = row;
+        let (si, dsi) = (fastest(lookaheads, |by| by.si), fastest(lookaheads, |by| by.dsi));
+        let published = pair.published_ratio.map_or("-".into(), |ratio| format!("{ratio:.2}x"));
         writeln!(
             out,
-            "{:<width$}{:>8.1}{:>9.1}{:>8.2}{plain:>10.1}{si:>10.1} ({si_lookahead:>2}){dsi:>12.1} ({dsi_lookahead:>2},{sp_degree}){ratio:>7.2}x{ratio_of_1:>10.2}x",
-            pair.name, pair.target_latency_ms, pair.drafter_latency_ms, pair.acceptance,
+            "{:<width$}{:>8.1}{:>9.1}{:>8.2}{plain:>10.1}{:>10.1} ({:>2}){:>11.1} ({:>2}){ratio:>7.2}x{ratio_of_1:>7.2}x{ratio_of_same:>7.2}x{ratio_of_authors:>8.2}x{published:>11}",
+            pair.name,
+            pair.target_latency_ms,
+            pair.drafter_latency_ms,
+            pair.acceptance,
+            si.si,
+            si.lookahead,
+            dsi.dsi,
+            dsi.lookahead,
         )?;
     }
     Ok(())

@@ -12,7 +12,7 @@ pub use curve::Curve;
 
 use super::{Draws, LATENCIES, MOST, check, check_count};
 use foretoken::Result;
-use foretoken::dsi::lookahead_for;
+use foretoken::dsi::DsiCosts;
 use serde::Serialize;
 
 /// Lookaheads searched for the best one of sequential speculation.
@@ -185,6 +185,13 @@ impl Cluster {
         users.iter().map(point).collect()
     }
 
+    /// Returns the costs of a request to an idle server.
+    fn costs(&self) -> DsiCosts<impl Fn(usize) -> f64, impl Fn(usize) -> f64> {
+        let Self { kv_latency, round_trip, acceptance, sp_degree, tokens, .. } = *self;
+        let forward = move |rows| self.curve.at(rows) + kv_latency + round_trip;
+        DsiCosts { forward, step: self.drafter_latency, acceptance: move |_| acceptance, sp_degree, tokens }
+    }
+
     /// Simulates schedules on the same draws.
     fn all(&self, schedules: &[Schedule]) -> Result<Vec<Outcome>> {
         self.validate()?;
@@ -197,8 +204,7 @@ impl Cluster {
                 (Schedule::Plain, _) => vec![0],
                 (_, Some(lookahead)) => vec![lookahead],
                 (Schedule::Distributed, None) => {
-                    let latency = self.curve.at(1) + self.kv_latency + self.round_trip;
-                    vec![lookahead_for(latency, self.drafter_latency, self.sp_degree)]
+                    vec![self.costs().best(*crate::LOOKAHEADS.start(), *crate::LOOKAHEADS.end()).0]
                 }
                 _ => LOOKAHEADS.to_vec(),
             };

@@ -5,7 +5,7 @@ use crate::draws::SplitMix;
 use crate::offline::{PROMPT, id};
 use crate::rounds::accepted;
 use foretoken::Result;
-use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier, patience};
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rows of a text for the target: a known token, then draft tokens.
@@ -159,12 +159,11 @@ impl ClusterRun<'_> {
         let text = self.begun % self.texts.len();
         self.begun += 1;
         let mut distributed = None;
-        let Cluster { tokens, sp_degree, drafter_latency, acceptance, round_trip, .. } = *self.cluster;
+        let Cluster { tokens, sp_degree, .. } = *self.cluster;
         let is_distributed = self.schedule == Schedule::Distributed;
         if is_distributed {
             let lookahead = self.lookahead;
-            let latency = self.cluster.curve.at(lookahead + 1) + self.cluster.kv_latency + round_trip;
-            let patience = if sp_degree == 1 { patience(latency, drafter_latency, acceptance, lookahead) } else { 0 };
+            let patience = self.cluster.costs().best_patience(lookahead);
             let target = Verifier { lookahead, sp_degree, patience, depth: 1 };
             let options = DsiOptions { verifiers: vec![target], room: tokens, ends: Vec::new() };
             let machine = Dsi::new(&PROMPT, options)?;

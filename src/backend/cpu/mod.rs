@@ -32,4 +32,5 @@ pub use model::CpuModel;
 pub use processor::Processor;
 pub use rows::Rows;
 pub use share::{MatrixOp, Question, Share, Words};
+pub use steps::Matrices;
 pub use threads::{DistributedMatrix, Full, Others, Threads};

@@ -8,7 +8,7 @@ use super::layer::{History, LayerState};
 use super::pass::{ACTIVATIONS, CpuPass, activations, need_room};
 use super::processor::Processor;
 use super::rows::Rows;
-use super::steps::CpuMemory;
+use super::steps::{CpuMemory, Matrices};
 use super::threads::{DistributedMatrix, Full};
 use crate::error::{Error, Result};
 use crate::model::{
@@ -55,7 +55,7 @@ impl CpuModel {
         let need =
             all.map(|(matrix, section)| section.rows.len() as u64 * row_bytes(matrix, section.dtype) as u64).sum();
         let full = |_: Full| Error::OutOfGpuMemory { what: "the weights".into(), need, limit: None };
-        let mut matrices = Vec::new();
+        let mut matrices = Matrices::new();
         // Reserved before anything is read: a model that does not fit is not worth a download.
         for (index, (matrix, sections)) in plan.matrices.iter().zip(sections).enumerate() {
             #[cfg(not(target_arch = "wasm32"))]
@@ -65,7 +65,10 @@ impl CpuModel {
             // Matrices that are only looked up stay on this thread.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
             let shared = |target: &'_ Self| plan.shared(index, &target.blueprint.plan);
-            if let Some(same) = target.and_then(|target| target.memory.matrices.get(shared(target)?)) {
+            let same = target.and_then(|target| target.memory.matrices.get(shared(target)?));
+            #[cfg(not(target_arch = "wasm32"))]
+            let same = same.or(processor.shared.get(index));
+            if let Some(same) = same {
                 matrices.push(same.clone());
                 continue;
             }
@@ -151,6 +154,12 @@ impl CpuModel {
             blueprint: blueprint.clone(),
             memory: CpuMemory { matrices, vectors, tables, heads, layers, kept, arithmetic },
         })
+    }
+
+    /// Returns the matrices, for other instances of the model.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn matrices(&self) -> Matrices {
+        self.memory.matrices.clone()
     }
 
     /// Returns the model's device.

@@ -1,5 +1,7 @@
 //! The CPU as a device, and its threads.
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::steps::Matrices;
 #[cfg(target_arch = "wasm32")]
 use super::threads::Others;
 use super::{parts, simd};
@@ -12,6 +14,9 @@ pub struct Processor {
     /// Pool of a requested size; `None`: rayon's global pool.
     #[cfg(not(target_arch = "wasm32"))]
     pool: Option<rayon::ThreadPool>,
+    /// Matrices of the model that it is going to have, if other instances of it are on this machine.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) shared: Matrices,
     /// Other threads of a page, which share no memory.
     #[cfg(target_arch = "wasm32")]
     pub(super) others: Option<Others>,
@@ -40,8 +45,21 @@ impl Processor {
     pub fn new(threads: Option<usize>) -> Self {
         // If the system refuses the threads, all cores compute.
         let pool = threads.and_then(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
-        let count = pool.as_ref().map_or_else(parts::threads, rayon::ThreadPool::current_num_threads);
-        Self { info: info(count), pool }
+        let mut processor = Self { info: info(0), pool, shared: Matrices::new() };
+        processor.info = info(processor.threads());
+        processor
+    }
+
+    /// Returns the number of threads.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn threads(&self) -> usize {
+        self.pool.as_ref().map_or_else(parts::threads, rayon::ThreadPool::current_num_threads)
+    }
+
+    /// Shares a model's matrices with other instances of it.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn sharing(self, shared: Matrices) -> Self {
+        Self { shared, ..self }
     }
 
     /// Creates a device of this thread and `others`.

@@ -15,10 +15,13 @@ use crate::model::{
 use crate::options::Arithmetic;
 use std::sync::Arc;
 
+/// Matrices of a plan, each by expert.
+pub type Matrices = Vec<Arc<Vec<DistributedMatrix>>>;
+
 /// Weights of a model in memory, and what its layers keep.
 pub(super) struct CpuMemory {
-    /// One per matrix of the plan, or one for each of its experts. A drafter shares some with its target.
-    pub matrices: Vec<Arc<Vec<DistributedMatrix>>>,
+    /// A drafter shares some with its target, and instances on one machine all.
+    pub matrices: Matrices,
     pub vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     pub tables: Vec<Vec<f32>>,

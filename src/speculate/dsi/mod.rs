@@ -16,9 +16,11 @@
 //! docs/dsi.md states what it guarantees.
 
 mod chain;
+mod costs;
 mod machine;
 mod tuner;
 
+pub use costs::DsiCosts;
 pub use machine::Dsi;
 pub use tuner::Tuner;
 
@@ -168,20 +170,4 @@ pub fn lookahead_for(target_latency: f64, drafter_latency: f64, sp_degree: usize
 /// Returns the SP degree that a lookahead needs, by the same equation.
 pub fn sp_degree_for(target_latency: f64, drafter_latency: f64, lookahead: usize) -> usize {
     lookahead_for(target_latency, drafter_latency, lookahead)
-}
-
-/// Returns the number of draft tokens, at most `lookahead`, with the least average time per token in sequential speculation: `(k c + t) (1
-/// - p) / (1 - p^(k + 1))`. Returns 0 if plain decoding is faster. Latencies are per token, in the same unit; `acceptance` is from 0 to 1.
-pub fn patience(target_latency: f64, drafter_latency: f64, acceptance: f64, lookahead: usize) -> usize {
-    let mut best = (f64::INFINITY, 0);
-    let (mut tokens, mut power) = (0.0, 1.0);
-    for k in 0..=lookahead {
-        tokens += power;
-        power *= acceptance;
-        let per_token = (k as f64 * drafter_latency + target_latency) / tokens;
-        if per_token < best.0 {
-            best = (per_token, k);
-        }
-    }
-    best.1
 }

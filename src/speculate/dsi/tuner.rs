@@ -1,7 +1,10 @@
 //! Measured choice of the size of a verify task, and of the draft tokens for which an idle target waits.
 
-use super::lookahead_for;
+use super::DsiCosts;
 use crate::speculate::acceptance::{Acceptance, KEPT};
+
+/// Assumed tokens of a text: its end matters little.
+const TOKENS: usize = 200;
 
 /// Durations of target forwards and draft steps, and acceptance of drafts; older measurements weigh less.
 #[derive(Debug, Clone, Default)]
@@ -64,33 +67,11 @@ impl Tuner {
         self.steps.seconds
     }
 
-    /// Returns the draft tokens of a verify task; `None` before the first measurement. With several servers, this is the smallest number
-    /// with which they keep up with the drafter (equation 1 of the paper). With one server, it is the number with the most tokens per
-    /// second if drafting is free, since drafting overlaps with the target.
-    pub fn lookahead(&self, sp_degree: usize) -> Option<usize> {
-        let measured = self.forwards.weight > 0.0 && self.steps.weight > 0.0;
-        measured.then(|| match sp_degree {
-            1 => self.best(0.0).max(1),
-            _ => lookahead_for(self.forwards.seconds, self.steps.seconds.max(f64::MIN_POSITIVE), sp_degree),
-        })
-    }
-
-    /// Returns the draft tokens for which an idle target waits. One server: the number with the most tokens per second, including the wait.
-    /// Several servers do not wait, unless drafts take no time.
-    pub fn patience(&self, sp_degree: usize) -> usize {
-        let is_known = self.forwards.weight > 0.0 && self.steps.weight > 0.0;
-        if is_known && (sp_degree == 1 || self.steps.seconds == 0.0) { self.best(self.steps.seconds) } else { 0 }
-    }
-
-    /// Returns the draft tokens with the least time per token, if each is waited for `waited` seconds; 0: plain decoding.
-    fn best(&self, waited: f64) -> usize {
-        let mut best = (self.forwards.at(1), 0);
-        for (drafted, accepted) in (1..).zip(self.acceptance.expect()) {
-            let per_token = (self.forwards.at(drafted + 1) + drafted as f64 * waited) / (1.0 + accepted);
-            if per_token < best.0 {
-                best = (per_token, drafted);
-            }
-        }
-        best.1
+    /// Returns the lookahead, from `shortest` to `longest`, and the patience with the most tokens per second; `None` before the first
+    /// measurement.
+    pub fn best(&self, sp_degree: usize, shortest: usize, longest: usize) -> Option<(usize, usize)> {
+        let is_measured = self.forwards.weight > 0.0 && self.steps.weight > 0.0;
+        let (forward, step, acceptance) = (|rows| self.forwards.at(rows), self.steps.seconds, self.acceptance.rates());
+        is_measured.then(|| DsiCosts { forward, step, acceptance, sp_degree, tokens: TOKENS }.best(shortest, longest))
     }
 }
