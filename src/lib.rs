@@ -182,7 +182,7 @@
 //! ```
 //!
 //! [`Stats::speculating`] gives the choices and their reasons, [`Stats::times`] the time spent, [`Token::origin`] the source of a
-//! token. With [`sp_degree`](LoadOptions::sp_degree) several instances of the model verify in parallel, each on its own GPU. With
+//! token. With [`sp_degree`](LoadOptions::sp_degree) several instances of the model verify in parallel, each on its own GPU or all on the CPU. With
 //! [`draft_device`](LoadOptions::draft_device) the CPU drafts while the GPU verifies. Both are distributed speculative inference.
 //!
 //! # Embeddings and scores

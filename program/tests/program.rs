@@ -248,6 +248,9 @@ fn a_temperature_draws_at_random_unless_do_sample_forbids_it() {
     let warning = "no tokens were drawn at random (do_sample): temperature, seed had no effect";
     // Earlier warnings may be about the device.
     assert_eq!(cold["stats"]["warnings"].as_array().unwrap().last(), Some(&warning.into()));
+    let long = run(&["--num-assistant-tokens", "40"]);
+    let warning = "num_assistant_tokens: a draft has 31 tokens at most, not 40";
+    assert_eq!(long["stats"]["warnings"].as_array().unwrap().last(), Some(&warning.into()));
 }
 
 #[test]

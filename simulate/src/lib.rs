@@ -23,7 +23,7 @@ pub mod table;
 pub use draws::Draws;
 pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si, si_of_authors};
 
-use foretoken::dsi::{DsiCosts, lookahead_for};
+use foretoken::dsi::DsiCosts;
 use foretoken::{Error, Result};
 use serde::Serialize;
 use std::ops::RangeInclusive;
@@ -145,6 +145,14 @@ impl Cell {
         let waits = (self.lookahead - 1) as f64 * drafter.tpot;
         drafter.tpot * acceptance * later + (target.tpot + waits) * targets
     }
+}
+
+/// Returns the smallest lookahead for which `sp_degree` servers keep up with the drafter: `ceil(target_latency / (lookahead *
+/// drafter_latency)) <= sp_degree` (equation 1 of the paper). Latencies are per token, positive, in the same unit.
+pub fn lookahead_for(target_latency: f64, drafter_latency: f64, sp_degree: usize) -> usize {
+    // A quotient that is whole up to rounding counts as whole.
+    let ratio = target_latency / (drafter_latency * sp_degree.max(1) as f64);
+    ((ratio * (1.0 - 1e-12)).ceil() as usize).max(1)
 }
 
 /// Returns the acceptance that fits observed match lengths: the numbers of accepted tokens before each disagreement. They are geometric, so

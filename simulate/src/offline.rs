@@ -2,7 +2,7 @@
 
 use super::{Cell, Draws, Latency, best_lookahead, pearl, plain, si};
 use foretoken::Result;
-use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier};
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId};
 use serde::Serialize;
 
 /// Mean total latencies of the schedules, in the cell's unit.
@@ -107,8 +107,7 @@ impl Watch for () {}
 /// Returns the state machine's options for one text of a simulation.
 pub(super) fn options(cell: &Cell, patience: usize) -> DsiOptions {
     let Cell { lookahead, sp_degree, tokens, .. } = *cell;
-    let target = Verifier { lookahead, sp_degree, patience, depth: 1 };
-    DsiOptions { verifiers: vec![target], room: tokens, ends: Vec::new() }
+    DsiOptions { lookahead, sp_degree, patience, room: tokens, ends: Vec::new() }
 }
 
 /// Returns the target's token at a position; for a wrong draft token, that plus 1.
@@ -231,7 +230,7 @@ impl<W: Watch> Simulation<'_, W> {
                     self.servers[server] = Some(Running { task, span });
                 }
                 Action::Cancel { task } => free.extend(self.cancel(task)),
-                Action::Emit { model, .. } => self.watch.emitted(self.now, model == 0),
+                Action::Emit { is_draft, .. } => self.watch.emitted(self.now, is_draft),
             }
         }
         for server in free {

@@ -57,7 +57,8 @@ pub async fn run(
         return Err(Error::ContextFull { need: prompt.len() + 1, limit: options.capacity });
     }
     let (room, sp_degree) = (sink.room().min(options.capacity - prompt.len() + 1), instances.sp_degree());
-    let machine = Dsi::new(prompt, DsiOptions::pair(options.lookahead, sp_degree, room, &options.ends))?;
+    let (lookahead, ends) = (options.lookahead, options.ends.clone());
+    let machine = Dsi::new(prompt, DsiOptions { lookahead, sp_degree, patience: 0, room, ends })?;
     let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
     let distributed = Distributed { sp_degree, ..Default::default() };
     instances.begin(&options.sampling, &options.sampling);
@@ -281,14 +282,14 @@ impl RunLoop<'_> {
         let emits = |action: &Action| matches!(action, Action::Emit { .. });
         let last = actions.iter().rposition(emits).filter(|_| self.machine.is_done());
         for at in 0..actions.len() {
-            let Action::Emit { id, model } = actions[at] else { continue };
-            let origin = if model == 0 { drafted_by } else { Origin::Target };
+            let Action::Emit { id, is_draft } = actions[at] else { continue };
+            let origin = if is_draft { drafted_by } else { Origin::Target };
             let broke = sink.push(id, origin, last == Some(at))?.is_break();
             if self.stats.times.first_token == 0.0 {
                 self.stats.times.first_token = self.began.elapsed().as_secs_f64();
             }
             // The token that ends a text counts as the target's own.
-            if model == 0 && !broke {
+            if is_draft && !broke {
                 self.round.0 += 1;
             } else {
                 let (accepted, counted) = self.round;

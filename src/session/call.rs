@@ -38,7 +38,7 @@ impl<'a> TextCall<'a> {
         let ends = prompts.spec.eos_token_id.clone();
         let values = options.sampling.values(&prompts.sampling)?;
         let sampling = setup::sampling(options, &values, &prompts.spec, prompt.len())?;
-        let warnings = setup::idle(options, &values).into_iter();
+        let warnings = setup::idle(options, &values).into_iter().chain(setup::cut(&options.drafting));
         let warnings = warnings.chain(setup::missing(&options.drafting, has_draft_model)).collect();
         Ok(Self { options, prompt, ends, sampling, values, num_dropped_messages, warnings })
     }

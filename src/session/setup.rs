@@ -94,6 +94,15 @@ pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option
         .then(|| format!("no tokens were drawn at random (do_sample): {} had no effect", names.join(", ")))
 }
 
+/// Returns a warning if the options request longer drafts than there are.
+pub(crate) fn cut(options: &DraftingOptions) -> Option<String> {
+    let lookup = options.prompt_lookup_num_tokens.unwrap_or(0);
+    [("num_assistant_tokens", options.num_assistant_tokens), ("prompt_lookup_num_tokens", lookup)]
+        .into_iter()
+        .find(|(_, tokens)| *tokens > MAX_DRAFT)
+        .map(|(name, tokens)| format!("{name}: a draft has {MAX_DRAFT} tokens at most, not {tokens}"))
+}
+
 /// Returns a warning if a text continued on another device, because it may then differ.
 pub fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<String> {
     let name = |info: &DeviceInfo| format!("{}, {}", info.name, info.backend);

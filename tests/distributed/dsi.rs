@@ -1,9 +1,8 @@
 //! The state machine of distributed speculative inference, under schedules generated from a seed: latencies, acceptances, servers that
 //! come, go and answer late.
 
-use foretoken::internals::speculate::dsi::{
-    Action, Dsi, DsiOptions, Event, Feed, TaskId, Verifier, lookahead_for, sp_degree_for,
-};
+use foretoken::internals::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
+use foretoken_simulate::lookahead_for;
 use std::collections::HashMap;
 
 struct Random(u64);
@@ -28,24 +27,32 @@ fn mix(mut z: u64) -> u64 {
 /// Models of a language in which every token depends on all tokens before it. Token 0 ends a text.
 struct Models {
     seed: u64,
-    /// By model: percentage of tokens on which it agrees with the target.
-    agreement: Vec<usize>,
+    /// Percentage of tokens on which the drafter agrees with the target.
+    agreement: u64,
 }
 
 impl Models {
-    fn next(&self, model: usize, text: &[u32]) -> u32 {
-        let hash = text.iter().fold(self.seed, |hash, &id| mix(hash ^ u64::from(id)));
-        let target = (hash % 40) as u32;
-        let luck = mix(hash ^ (model as u64 + 1)) % 100;
-        let agrees = self.agreement.get(model).is_none_or(|&agreement| luck < agreement as u64);
-        if agrees { target } else { (target + 1 + (luck % 39) as u32) % 40 }
+    fn hash(&self, text: &[u32]) -> u64 {
+        text.iter().fold(self.seed, |hash, &id| mix(hash ^ u64::from(id)))
+    }
+
+    /// Returns the target's next token.
+    fn next(&self, text: &[u32]) -> u32 {
+        (self.hash(text) % 40) as u32
+    }
+
+    /// Returns the drafter's next token.
+    fn draft(&self, text: &[u32]) -> u32 {
+        let luck = mix(self.hash(text) ^ 1) % 100;
+        let target = self.next(text);
+        if luck < self.agreement { target } else { (target + 1 + (luck % 39) as u32) % 40 }
     }
 
     /// Returns the text of the target alone.
     fn text(&self, prompt: &[u32], room: usize) -> Vec<u32> {
         let mut text = prompt.to_vec();
         for _ in 0..room {
-            text.push(self.next(usize::MAX, &text));
+            text.push(self.next(&text));
             if text.last() == Some(&0) {
                 break;
             }
@@ -60,6 +67,9 @@ fn told(copy: &mut Vec<u32>, feed: &Feed) {
     copy.extend(&feed.tokens);
 }
 
+const DRAFTER: usize = 0;
+const TARGET: usize = 1;
+
 enum Coming {
     Draft { task: TaskId, left: usize },
     Verified { task: TaskId, server: usize, ids: Vec<u32> },
@@ -71,18 +81,19 @@ struct World {
     random: Random,
     models: Models,
     machine: Dsi,
-    servers: Vec<(usize, Vec<u32>)>,
+    servers: Vec<Vec<u32>>,
     drafter: Vec<u32>,
     coming: Vec<(u64, Coming)>,
     now: u64,
-    latencies: Vec<u64>,
+    /// Latencies of drafter and target.
+    latencies: [u64; 2],
     /// Cancelled tasks of servers that have not answered yet.
     cancelled: HashMap<TaskId, usize>,
     running: HashMap<TaskId, usize>,
     drafting: Option<TaskId>,
     emitted: Vec<u32>,
     prompt: Vec<u32>,
-    verifiers: Vec<Verifier>,
+    lookahead: usize,
 }
 
 impl World {
@@ -101,21 +112,20 @@ impl World {
                     assert!(most > 0);
                     told(&mut self.drafter, &feed);
                     self.drafting = Some(task);
-                    let at = self.now + self.latency(0);
+                    let at = self.now + self.latency(DRAFTER);
                     self.coming.push((at, Coming::Draft { task, left: most }));
                 }
                 Action::Verify { task, server, feed, rows } => {
-                    let (model, copy) = &mut self.servers[server];
-                    let (model, verifier) = (*model, self.verifiers[*model - 1]);
+                    let copy = &mut self.servers[server];
                     told(copy, &feed);
-                    assert!((1..=verifier.lookahead + 1).contains(&rows) && rows <= feed.tokens.len());
+                    assert!((1..=self.lookahead + 1).contains(&rows) && rows <= feed.tokens.len());
                     let copy = copy.clone();
-                    let ids = (copy.len() - rows + 1..=copy.len()).map(|end| self.models.next(model, &copy[..end]));
+                    let ids = (copy.len() - rows + 1..=copy.len()).map(|end| self.models.next(&copy[..end]));
                     let ids = ids.collect();
                     self.running.insert(task, server);
                     let held = self.running.values().filter(|&&other| other == server).count();
-                    assert!(held <= verifier.depth, "{held} tasks on one server");
-                    let at = self.now + self.latency(model);
+                    assert_eq!(held, 1, "tasks on one server");
+                    let at = self.now + self.latency(TARGET);
                     self.coming.push((at, Coming::Verified { task, server, ids }));
                 }
                 Action::Cancel { task } => match self.running.remove(&task) {
@@ -132,10 +142,7 @@ impl World {
                     }
                     None => assert_eq!(self.drafting.take(), Some(task), "only what runs is cancelled"),
                 },
-                Action::Emit { id, model } => {
-                    assert!(model <= self.verifiers.len());
-                    self.emitted.push(id);
-                }
+                Action::Emit { id, .. } => self.emitted.push(id),
             }
         }
     }
@@ -158,14 +165,14 @@ impl World {
                 let count = if self.random.below(12) == 0 { 0 } else { (1 + self.random.below(3)).min(left) };
                 let before = self.drafter.len();
                 for _ in 0..count {
-                    let id = self.models.next(0, &self.drafter);
+                    let id = self.models.draft(&self.drafter);
                     self.drafter.push(id);
                 }
                 let ids = self.drafter[before..].to_vec();
                 if count == 0 || count == left {
                     self.drafting = None;
                 } else {
-                    let at = self.now + self.latency(0);
+                    let at = self.now + self.latency(DRAFTER);
                     self.coming.push((at, Coming::Draft { task, left: left - count }));
                 }
                 self.hear(Event::Drafted { task, ids: &ids });
@@ -194,7 +201,7 @@ impl World {
         self.running.retain(|_, other| *other != server);
         self.cancelled.retain(|_, other| *other != server);
         self.coming.retain(|(_, what)| !matches!(what, Coming::Verified { server: s, .. } | Coming::Here { server: s } if *s == server));
-        self.servers[server].1.clear();
+        self.servers[server].clear();
         self.hear(Event::Lost { server });
         let at = self.now + self.random.below(30) as u64;
         self.coming.push((at, Coming::Here { server }));
@@ -204,30 +211,22 @@ impl World {
 /// Runs one schedule and checks it at every step.
 fn schedule(seed: u64) {
     let mut random = Random(seed);
-    let models = 1 + [1, 1, 1, 2][random.below(4)];
-    let verifiers: Vec<Verifier> = (1..models)
-        .map(|_| {
-            let lookahead = 1 + random.below(7);
-            let (sp_degree, depth) = (1 + random.below(4), 1 + random.below(2));
-            Verifier { lookahead, sp_degree, patience: random.below(lookahead + 1), depth }
-        })
-        .collect();
-    let agreement = (1..models).map(|_| [0, 30, 60, 90, 98, 100][random.below(6)]).collect();
-    let latencies = (0..models).map(|_| 1 + random.below(40) as u64).collect();
+    let lookahead = 1 + random.below(7);
+    let (sp_degree, patience) = (1 + random.below(4), random.below(lookahead + 1));
+    let agreement = [0, 30, 60, 90, 98, 100][random.below(6)];
+    let latencies = [(); 2].map(|()| 1 + random.below(40) as u64);
     let prompt: Vec<u32> = (0..1 + random.below(4)).map(|_| random.below(40) as u32).collect();
-    let of_model = |(at, verifier): (usize, &Verifier)| vec![(at + 1, Vec::new()); verifier.sp_degree];
-    let servers: Vec<_> = verifiers.iter().enumerate().flat_map(of_model).collect();
     let models = Models { seed: random.next(), agreement };
-    let options = DsiOptions { verifiers: verifiers.clone(), room: 60, ends: vec![0] };
+    let options = DsiOptions { lookahead, sp_degree, patience, room: 60, ends: vec![0] };
     let machine = Dsi::new(&prompt, options).unwrap();
     let expected = models.text(&prompt, 60);
-    let here = |(server, at)| (at, Coming::Here { server });
-    let coming = (0..servers.len()).map(|server| (server, random.below(20) as u64)).map(here).collect();
+    let here = |server| (random.below(20) as u64, Coming::Here { server });
+    let coming = (0..sp_degree).map(here).collect();
     let mut world = World {
         random,
         models,
         machine,
-        servers,
+        servers: vec![Vec::new(); sp_degree],
         drafter: Vec::new(),
         coming,
         now: 0,
@@ -237,11 +236,9 @@ fn schedule(seed: u64) {
         drafting: None,
         emitted: Vec::new(),
         prompt,
-        verifiers,
+        lookahead,
     };
-    // One more for every model between drafter and target: it adds a token of its own.
-    let target = *world.verifiers.last().unwrap();
-    let most = (target.sp_degree * target.depth + 1) * (target.lookahead + 1) + world.verifiers.len() - 1;
+    let most = (sp_degree + 1) * (lookahead + 1);
     let mut steps = 0;
     while !world.machine.is_done() {
         assert!(world.step(), "seed {seed}: a deadlock after {:?}", world.emitted);
@@ -277,7 +274,7 @@ fn the_lookahead_is_the_smallest_that_the_servers_keep_up_with() {
                 let lookahead = lookahead_for(target, drafter, sp_degree);
                 assert!(needed(lookahead) <= sp_degree);
                 assert!(lookahead == 1 || needed(lookahead - 1) > sp_degree);
-                assert_eq!(sp_degree_for(target, drafter, lookahead), needed(lookahead).max(1));
+                assert_eq!(lookahead_for(target, drafter, lookahead), needed(lookahead).max(1));
             }
         }
     }
@@ -286,20 +283,19 @@ fn the_lookahead_is_the_smallest_that_the_servers_keep_up_with() {
 
 #[test]
 fn options_are_checked() {
+    let options = || DsiOptions { lookahead: 5, sp_degree: 2, patience: 0, room: 10, ends: Vec::new() };
     let refused = |prompt: &[u32], change: fn(&mut DsiOptions)| {
-        let mut options = DsiOptions::pair(5, 2, 10, &[]);
+        let mut options = options();
         change(&mut options);
         Dsi::new(prompt, options).unwrap_err().to_string()
     };
     for (says, error) in [
         ("prompt", refused(&[], |_| ())),
-        ("verifiers", refused(&[1], |options| options.verifiers.clear())),
-        ("lookahead", refused(&[1], |options| options.verifiers[0].lookahead = 0)),
-        ("sp_degree", refused(&[1], |options| options.verifiers[0].sp_degree = 0)),
-        ("depth", refused(&[1], |options| options.verifiers[0].depth = 0)),
-        ("patience", refused(&[1], |options| options.verifiers[0].patience = 6)),
+        ("lookahead", refused(&[1], |options| options.lookahead = 0)),
+        ("sp_degree", refused(&[1], |options| options.sp_degree = 0)),
+        ("patience", refused(&[1], |options| options.patience = 6)),
     ] {
         assert!(error.contains(says), "{error}");
     }
-    assert!(Dsi::new(&[1], DsiOptions::pair(5, 2, 0, &[])).unwrap().is_done(), "no room, nothing to do");
+    assert!(Dsi::new(&[1], DsiOptions { room: 0, ..options() }).unwrap().is_done(), "no room, nothing to do");
 }

@@ -1,12 +1,12 @@
 //! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
-use foretoken::internals::speculate::dsi::{lookahead_for, sp_degree_for};
 use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
 use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
 use foretoken_simulate::online::measure;
 use foretoken_simulate::table::parse;
 use foretoken_simulate::{
-    Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, picture, si, si_of_authors,
+    Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, lookahead_for, picture, si,
+    si_of_authors,
 };
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn the_bound_of_proposition_1_holds_in_every_cell() {
     let draws = draws(400);
     for (drafter, acceptance) in cells() {
         // The theorem's conditions: a lookahead of 1 and the number of servers that it needs.
-        let cell_of_1 = cell(drafter, acceptance, 1, sp_degree_for(1.0, drafter, 1));
+        let cell_of_1 = cell(drafter, acceptance, 1, lookahead_for(1.0, drafter, 1));
         // Its extension: the smallest lookahead that seven servers keep up with.
         for cell in [cell_of_1, cell(drafter, acceptance, 1, 7).with_least_lookahead()] {
             let means = means(&cell, Lookaheads::all(cell.lookahead), &draws).unwrap();

@@ -323,7 +323,8 @@ mod accept {
 }
 
 mod tuner {
-    use foretoken::internals::speculate::dsi::{Tuner, lookahead_for};
+    use foretoken::internals::speculate::dsi::Tuner;
+    use foretoken_simulate::lookahead_for;
 
     fn tuner(forward: impl Fn(usize) -> f64, step: f64, accepted: usize) -> Tuner {
         let mut tuner = Tuner::default();

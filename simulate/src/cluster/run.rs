@@ -5,7 +5,7 @@ use crate::draws::SplitMix;
 use crate::offline::{PROMPT, id};
 use crate::rounds::accepted;
 use foretoken::Result;
-use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier};
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rows of a text for the target: a known token, then draft tokens.
@@ -164,8 +164,7 @@ impl ClusterRun<'_> {
         if is_distributed {
             let lookahead = self.lookahead;
             let patience = self.cluster.costs().best_patience(lookahead);
-            let target = Verifier { lookahead, sp_degree, patience, depth: 1 };
-            let options = DsiOptions { verifiers: vec![target], room: tokens, ends: Vec::new() };
+            let options = DsiOptions { lookahead, sp_degree, patience, room: tokens, ends: Vec::new() };
             let machine = Dsi::new(&PROMPT, options)?;
             distributed = Some(DistributedUser { machine, drafting: None, in_flight: Vec::new() });
         }

@@ -1,17 +1,17 @@
-//! The text in the state machine: settled tokens, then tokens that slower models have yet to confirm.
+//! The text in the state machine: settled tokens, then tokens that the target has yet to verify.
 
-/// A token, the model that proposed it, and the slowest model that confirmed it.
+/// A token.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     id: u32,
-    by: usize,
-    trust: usize,
+    is_draft: bool,
+    is_verified: bool,
 }
 
-/// Effect of a model's token on the chain.
+/// Effect of a token of the target on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The token was there. This model or a slower one has now confirmed it.
+    /// The token was there, and is now verified.
     Confirmed,
     /// The token was appended.
     Added,
@@ -24,40 +24,33 @@ pub(super) enum Change {
 pub(super) struct DsiChain {
     slots: Vec<Slot>,
     prompt: usize,
-    target: usize,
     settled: usize,
     limit: usize,
     ends: Vec<u32>,
 }
 
 impl DsiChain {
-    /// Creates a chain from a prompt, which is settled. `target`: the slowest model; `room`: tokens wanted.
-    pub(super) fn new(prompt: &[u32], target: usize, room: usize, ends: Vec<u32>) -> Self {
-        let slots = prompt.iter().map(|&id| Slot { id, by: target, trust: target }).collect();
+    /// Creates a chain from a prompt, which is settled. `room`: tokens wanted.
+    pub(super) fn new(prompt: &[u32], room: usize, ends: Vec<u32>) -> Self {
+        let slots = prompt.iter().map(|&id| Slot { id, is_draft: false, is_verified: true }).collect();
         let (prompt, limit) = (prompt.len(), prompt.len().saturating_add(room));
-        Self { slots, prompt, target, settled: prompt, limit, ends }
+        Self { slots, prompt, settled: prompt, limit, ends }
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Counts tokens that may still be replaced.
-    pub(super) fn unsettled(&self) -> usize {
-        self.len() - self.settled
+    /// Counts tokens that are never taken back.
+    pub(super) fn settled(&self) -> usize {
+        self.settled
     }
 
     pub(super) fn ids(&self, from: usize, to: usize) -> Vec<u32> {
         self.slots[from..to].iter().map(|slot| slot.id).collect()
     }
 
-    /// Counts leading tokens that `model` or a slower model confirmed.
-    pub(super) fn known(&self, model: usize) -> usize {
-        let doubtful = self.slots[self.settled..].iter().position(|slot| slot.trust < model);
-        doubtful.map_or(self.len(), |at| self.settled + at)
-    }
-
-    /// Counts tokens that a model can be asked to continue: all but one that ends the text.
+    /// Counts tokens that the target can be asked to continue: all but one that ends the text.
     pub(super) fn continuable(&self) -> usize {
         (self.len() - usize::from(self.has_ended())).min(self.limit - 1)
     }
@@ -71,37 +64,37 @@ impl DsiChain {
         self.len() > self.prompt && self.slots.last().is_some_and(|last| self.ends.contains(&last.id))
     }
 
-    /// Returns true if a token of `model` at this position could change the chain.
-    pub(super) fn is_open(&self, position: usize, model: usize) -> bool {
-        self.slots.get(position).is_none_or(|slot| slot.trust < model)
+    /// Returns true if a token of the target at this position could change the chain.
+    pub(super) fn is_open(&self, position: usize) -> bool {
+        self.slots.get(position).is_none_or(|slot| !slot.is_verified)
     }
 
-    /// Enters a model's token at a position in the text or directly after it.
-    pub(super) fn enter(&mut self, position: usize, id: u32, model: usize) -> Change {
-        let token = Slot { id, by: model, trust: model };
+    /// Appends a draft token.
+    pub(super) fn draft(&mut self, id: u32) {
+        self.slots.push(Slot { id, is_draft: true, is_verified: false });
+    }
+
+    /// Enters a token of the target at a position in the text or directly after it.
+    pub(super) fn verify(&mut self, position: usize, id: u32) -> Change {
         match self.slots.get_mut(position) {
-            None => {
-                self.slots.push(token);
-                Change::Added
-            }
-            Some(slot) if slot.trust >= model => Change::Confirmed,
-            Some(slot) if slot.id == id => {
-                slot.trust = model;
+            Some(slot) if slot.is_verified || slot.id == id => {
+                slot.is_verified = true;
                 Change::Confirmed
             }
-            Some(_) => {
+            other => {
+                let change = if other.is_some() { Change::Replaced } else { Change::Added };
                 self.slots.truncate(position);
-                self.slots.push(token);
-                Change::Replaced
+                self.slots.push(Slot { id, is_draft: false, is_verified: true });
+                change
             }
         }
     }
 
-    /// Returns the next token that the target confirmed, the model that proposed it, and true if it is the last token.
-    pub(super) fn settle(&mut self) -> Option<(u32, usize, bool)> {
-        let slot = *self.slots.get(self.settled).filter(|slot| slot.trust >= self.target)?;
+    /// Returns the next verified token, true if it was drafted, and true if it is the last token.
+    pub(super) fn settle(&mut self) -> Option<(u32, bool, bool)> {
+        let slot = *self.slots.get(self.settled).filter(|slot| slot.is_verified)?;
         self.settled += 1;
         let last = self.settled >= self.limit || self.ends.contains(&slot.id);
-        Some((slot.id, if last { self.target } else { slot.by }, last))
+        Some((slot.id, slot.is_draft && !last, last))
     }
 }

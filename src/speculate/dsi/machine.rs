@@ -1,7 +1,7 @@
 //! State machine: tasks in flight, effects of events, and the next actions.
 
 use super::chain::{Change, DsiChain};
-use super::{Action, Counts, DsiOptions, Event, Feed, TaskId, Verifier};
+use super::{Action, Counts, DsiOptions, Event, Feed, TaskId};
 use crate::error::{Error, Result};
 
 /// A verification in flight. It returns ids for positions `first + 1 ..= first + valid`.
@@ -22,11 +22,8 @@ struct DraftState {
 
 #[derive(Debug, Clone, Copy)]
 struct ServerState {
-    /// Index of its verifier.
-    verifier: usize,
-    here: bool,
-    /// Tasks assigned to it. A cancelled task counts until the server reports that it is free.
-    holds: usize,
+    /// `true`: it can take a task. A cancelled task stays with it until it reports that it is free.
+    is_free: bool,
     /// Tokens of its copy of the text that are still valid.
     told: usize,
 }
@@ -35,12 +32,13 @@ struct ServerState {
 #[derive(Debug)]
 pub struct Dsi {
     chain: DsiChain,
-    verifiers: Vec<Verifier>,
+    lookahead: usize,
+    patience: usize,
     servers: Vec<ServerState>,
-    /// By verifier: number of leading positions that it was given as input.
-    fed: Vec<usize>,
-    /// By verifier: start of the block of draft tokens that is being filled. A smaller task, given to an idle model, does not move it.
-    block: Vec<usize>,
+    /// Number of leading positions that the target was given as input.
+    fed: usize,
+    /// Start of the block of draft tokens that is being filled. A smaller task, given to an idle target, does not move it.
+    block: usize,
     tasks: Vec<VerifyTask>,
     drafting: Option<DraftState>,
     /// True if the drafter has no proposal for the current text.
@@ -59,31 +57,25 @@ impl Dsi {
         let bad = |option: &'static str, value: usize, allowed: String| {
             Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed })
         };
-        let DsiOptions { verifiers, room, ends } = options;
+        let DsiOptions { lookahead, sp_degree, patience, room, ends } = options;
         if prompt.is_empty() {
             return bad("prompt", 0, "one token or more".into());
         }
-        if verifiers.is_empty() {
-            return bad("verifiers", 0, "one model or more".into());
-        }
-        for &Verifier { lookahead, sp_degree, patience, depth } in &verifiers {
-            for (option, value) in [("lookahead", lookahead), ("sp_degree", sp_degree), ("depth", depth)] {
-                if value == 0 {
-                    return bad(option, value, "1 or more".into());
-                }
-            }
-            if patience > lookahead {
-                return bad("patience", patience, format!("0 to lookahead ({lookahead})"));
+        for (option, value) in [("lookahead", lookahead), ("sp_degree", sp_degree)] {
+            if value == 0 {
+                return bad(option, value, "1 or more".into());
             }
         }
-        let server = |verifier| ServerState { verifier, here: false, holds: 0, told: 0 };
-        let servers = verifiers.iter().enumerate();
+        if patience > lookahead {
+            return bad("patience", patience, format!("0 to lookahead ({lookahead})"));
+        }
         Ok(Self {
-            chain: DsiChain::new(prompt, verifiers.len(), room, ends),
-            servers: servers.flat_map(|(at, verifier)| vec![server(at); verifier.sp_degree]).collect(),
-            fed: vec![0; verifiers.len()],
-            block: vec![prompt.len(); verifiers.len()],
-            verifiers,
+            chain: DsiChain::new(prompt, room, ends),
+            lookahead,
+            patience,
+            servers: vec![ServerState { is_free: false, told: 0 }; sp_degree],
+            fed: 0,
+            block: prompt.len(),
             tasks: Vec::new(),
             drafting: None,
             dry: false,
@@ -111,12 +103,10 @@ impl Dsi {
         }
     }
 
-    /// Sets the draft tokens of a verify task of the target (at least one), and the draft tokens that an idle server of it waits for.
+    /// Sets the draft tokens of a verify task (at least one), and the draft tokens that an idle target waits for.
     pub fn tune(&mut self, lookahead: usize, patience: usize, actions: &mut Vec<Action>) {
-        if let Some(target) = self.verifiers.last_mut() {
-            target.lookahead = lookahead.max(1);
-            target.patience = patience.min(target.lookahead);
-        }
+        self.lookahead = lookahead.max(1);
+        self.patience = patience.min(self.lookahead);
         if !self.done {
             self.verify(actions);
             self.draft(actions);
@@ -152,8 +142,7 @@ impl Dsi {
 
     fn free(&mut self, server: usize) {
         if let Some(server) = self.servers.get_mut(server) {
-            server.here = true;
-            server.holds = server.holds.saturating_sub(1);
+            server.is_free = true;
         }
     }
 
@@ -166,7 +155,7 @@ impl Dsi {
             if self.chain.draftable() == 0 {
                 break;
             }
-            self.chain.enter(self.chain.len(), id, 0);
+            self.chain.draft(id);
             used += 1;
         }
         self.counts.drafted += used;
@@ -184,19 +173,16 @@ impl Dsi {
         let Some(at) = self.tasks.iter().position(|task| task.id == id) else {
             return;
         };
-        let VerifyTask { server, first, valid, .. } = self.tasks.remove(at);
-        let verifier = self.servers[server].verifier;
-        let model = verifier + 1;
+        let VerifyTask { first, valid, .. } = self.tasks.remove(at);
         // Missing ids have to be requested again.
         if ids.len() < valid {
-            self.fed[verifier] = self.fed[verifier].min(first + ids.len());
+            self.fed = self.fed.min(first + ids.len());
         }
         for (position, &id) in (first + 1..).zip(&ids[..valid.min(ids.len())]) {
-            let useless = model < self.verifiers.len() && self.chain.draftable() == 0;
-            if position > self.chain.len() || position == self.chain.len() && useless {
+            if position > self.chain.len() {
                 break;
             }
-            match self.chain.enter(position, id, model) {
+            match self.chain.verify(position, id) {
                 Change::Confirmed => {}
                 Change::Added => self.start_drafter_again(actions),
                 Change::Replaced => {
@@ -205,21 +191,17 @@ impl Dsi {
                 }
             }
         }
-        while let Some((id, model, last)) = self.chain.settle() {
+        while let Some((id, is_draft, last)) = self.chain.settle() {
             self.counts.emitted += 1;
-            self.counts.accepted += usize::from(model < self.verifiers.len());
-            actions.push(Action::Emit { id, model });
+            self.counts.accepted += usize::from(is_draft);
+            actions.push(Action::Emit { id, is_draft });
             if last {
                 return self.stop(actions);
             }
         }
-        // A faster model need not verify what a slower model has settled.
-        let chain = &self.chain;
-        let is_open = |task: &VerifyTask, model| (1..=task.valid).any(|row| chain.is_open(task.first + row, model));
-        let closed: Vec<TaskId> = (self.tasks.iter())
-            .filter(|task| !is_open(task, self.servers[task.server].verifier + 1))
-            .map(|task| task.id)
-            .collect();
+        // Another server may have verified all tokens of a task.
+        let is_open = |task: &VerifyTask| (1..=task.valid).any(|row| self.chain.is_open(task.first + row));
+        let closed: Vec<TaskId> = self.tasks.iter().filter(|task| !is_open(task)).map(|task| task.id).collect();
         self.cancel_tasks(actions, |task| closed.contains(&task.id));
     }
 
@@ -230,10 +212,8 @@ impl Dsi {
         for task in &mut self.tasks {
             task.valid = task.valid.min(position - task.first);
         }
-        for (fed, block) in self.fed.iter_mut().zip(&mut self.block) {
-            *fed = (*fed).min(position);
-            *block = (*block).min(position + 1);
-        }
+        self.fed = self.fed.min(position);
+        self.block = self.block.min(position + 1);
         for server in &mut self.servers {
             server.told = server.told.min(position);
         }
@@ -270,8 +250,8 @@ impl Dsi {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        *server = ServerState { here: false, holds: 0, told: 0, ..*server };
-        let fed = &mut self.fed[server.verifier];
+        *server = ServerState { is_free: false, told: 0 };
+        let fed = &mut self.fed;
         self.tasks.retain(|task| {
             if task.server == index {
                 *fed = (*fed).min(task.first);
@@ -280,46 +260,38 @@ impl Dsi {
         });
     }
 
-    /// Assigns tasks to free servers as soon as `lookahead` tokens are available, or if a model is idle.
+    /// Assigns tasks to free servers as soon as `lookahead` tokens are available, or if the target is idle.
     fn verify(&mut self, actions: &mut Vec<Action>) {
-        for index in 0..self.verifiers.len() {
-            let Verifier { lookahead, patience, depth, .. } = self.verifiers[index];
-            loop {
-                // The least busy server, then the one that has most of the text.
-                let free = (self.servers.iter().enumerate())
-                    .filter(|(_, server)| server.verifier == index && server.here && server.holds < depth)
-                    .min_by_key(|(_, server)| (server.holds, usize::MAX - server.told));
-                let Some((server, &ServerState { told, .. })) = free else {
-                    break;
-                };
-                let first = self.first(index);
-                // If the target has enough tokens, faster models verify the available tokens, but add none.
-                let full = index < self.verifiers.len() - 1 && self.wanted() == 0;
-                let end = self.chain.continuable().min(self.chain.len() - usize::from(full));
-                let waiting = end.saturating_sub(first);
-                let idle = !self.tasks.iter().any(|task| self.servers[task.server].verifier == index);
-                let full_block = end.saturating_sub(self.block[index]) >= lookahead;
-                let enough = if idle { waiting > patience } else { full_block };
-                let no_more = self.drafting.is_none() && (self.dry || self.chain.draftable() == 0);
-                if waiting == 0 || !enough && !no_more {
-                    break;
-                }
-                let rows = waiting.min(lookahead.saturating_add(1));
-                let end = first + rows;
-                // All rows go through the model, even if the server has read them before.
-                let keep = told.min(first);
-                let feed = Feed { keep, tokens: self.chain.ids(keep, end) };
-                let task = self.number();
-                self.servers[server].told = end;
-                self.servers[server].holds += 1;
-                self.fed[index] = end;
-                if full_block {
-                    self.block[index] = end;
-                }
-                self.tasks.push(VerifyTask { id: task, server, first, valid: rows });
-                self.counts.verified += 1;
-                actions.push(Action::Verify { task, server, feed, rows });
+        loop {
+            // The one that has most of the text.
+            let free = self.servers.iter().enumerate().filter(|(_, server)| server.is_free);
+            let Some((server, &ServerState { told, .. })) = free.min_by_key(|(_, server)| usize::MAX - server.told)
+            else {
+                break;
+            };
+            let first = self.first();
+            let end = self.chain.continuable();
+            let waiting = end.saturating_sub(first);
+            let full_block = end.saturating_sub(self.block) >= self.lookahead;
+            let enough = if self.is_idle() { waiting > self.patience } else { full_block };
+            let no_more = self.drafting.is_none() && (self.dry || self.chain.draftable() == 0);
+            if waiting == 0 || !enough && !no_more {
+                break;
             }
+            let rows = waiting.min(self.lookahead.saturating_add(1));
+            let end = first + rows;
+            // All rows go through the target, even if the server has read them before.
+            let keep = told.min(first);
+            let feed = Feed { keep, tokens: self.chain.ids(keep, end) };
+            let task = self.number();
+            self.servers[server] = ServerState { is_free: false, told: end };
+            self.fed = end;
+            if full_block {
+                self.block = end;
+            }
+            self.tasks.push(VerifyTask { id: task, server, first, valid: rows });
+            self.counts.verified += 1;
+            actions.push(Action::Verify { task, server, feed, rows });
         }
     }
 
@@ -336,20 +308,18 @@ impl Dsi {
         actions.push(Action::Draft { task, feed, most });
     }
 
-    /// Returns how many draft tokens may be added now. `lookahead + 1` may wait for a server of the target. All unsettled tokens must fit
-    /// into its servers and that queue, however long the slowest server takes.
+    /// Returns how many draft tokens may be added now. `lookahead + 1` may wait for a server. All unsettled tokens must fit into the servers
+    /// and that queue, however long the slowest server takes.
     fn wanted(&self) -> usize {
-        let target = self.verifiers.len() - 1;
-        let Verifier { lookahead, sp_degree, depth, .. } = self.verifiers[target];
-        let block = lookahead.saturating_add(1);
-        let waiting = self.chain.len().saturating_sub(self.first(target));
-        let most = sp_degree.saturating_mul(depth).saturating_add(1).saturating_mul(block);
-        block.saturating_sub(waiting).min(most.saturating_sub(self.chain.unsettled()))
+        let (block, length) = (self.lookahead.saturating_add(1), self.chain.len());
+        let most = self.servers.len().saturating_add(1).saturating_mul(block);
+        let waiting = length.saturating_sub(self.first());
+        block.saturating_sub(waiting).min(most.saturating_sub(length - self.chain.settled()))
     }
 
-    /// Returns the position of the first token of a verifier's next task: the next token is neither known nor requested.
-    fn first(&self, verifier: usize) -> usize {
-        self.fed[verifier].max(self.chain.known(verifier + 1) - 1)
+    /// Returns the position of the first token of the next task: the next token is neither known nor requested.
+    fn first(&self) -> usize {
+        self.fed.max(self.chain.settled() - 1)
     }
 
     fn number(&mut self) -> TaskId {

@@ -10,9 +10,6 @@
 //! cancelled, and the drafter restarts from there. Emitted tokens are settled and never taken back. So the text is the target's own,
 //! whatever the order of events.
 //!
-//! Models are ordered: model 0 drafts, and the last one is the target. Each model in between verifies the tokens of faster models, and
-//! slower models verify its tokens.
-//!
 //! docs/dsi.md states what it guarantees.
 
 mod chain;
@@ -29,33 +26,16 @@ use serde::{Deserialize, Serialize};
 /// Settings of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DsiOptions {
-    /// Verifying models, faster ones first; the last one is the target.
-    pub verifiers: Vec<Verifier>,
+    /// Draft tokens of a verify task, 1 or more.
+    pub lookahead: usize,
+    /// Servers: instances of the target that verify at the same time, 1 or more.
+    pub sp_degree: usize,
+    /// Draft tokens to wait for if no task is in flight, at most `lookahead`.
+    pub patience: usize,
     /// Tokens wanted.
     pub room: usize,
     /// Ids of tokens that end the text.
     pub ends: Vec<u32>,
-}
-
-/// A verifying model, on one or more servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verifier {
-    /// Draft tokens of a verify task, 1 or more.
-    pub lookahead: usize,
-    /// Servers: instances of the model that verify at the same time, 1 or more.
-    pub sp_degree: usize,
-    /// Draft tokens to wait for if no task of the model is in flight, at most `lookahead`.
-    pub patience: usize,
-    /// Tasks that a server may hold, 1 or more. With 2, one waits in the device's queue while another runs.
-    pub depth: usize,
-}
-
-impl DsiOptions {
-    /// Creates options for a drafter and a target on `sp_degree` servers, without patience. [`Dsi::tune`] changes that later.
-    pub fn pair(lookahead: usize, sp_degree: usize, room: usize, ends: &[u32]) -> Self {
-        let target = Verifier { lookahead, sp_degree, patience: 0, depth: 1 };
-        Self { verifiers: vec![target], room, ends: ends.to_vec() }
-    }
 }
 
 /// Number of a task, unique within a machine.
@@ -88,12 +68,12 @@ pub enum Event<'a> {
         server: usize,
         /// Task of the server.
         task: TaskId,
-        /// The model's token after each of the task's last `rows` tokens.
+        /// The target's token after each of the task's last `rows` tokens.
         ids: &'a [u32],
     },
     /// A server is available: at first, when it returns after [`Event::Lost`], and after a cancelled task.
     Free {
-        /// Index of the server, from 0; servers of the first verifier come first.
+        /// Index of the server, from 0.
         server: usize,
     },
     /// A server was lost, with its task and its copy of the text.
@@ -116,13 +96,13 @@ pub enum Action {
         /// Most tokens to draft.
         most: usize,
     },
-    /// Pass of a model over the text. [`Event::Verified`] returns the result.
+    /// Pass of the target over the text. [`Event::Verified`] returns the result.
     Verify {
         /// Number of the task.
         task: TaskId,
         /// Index of the server.
         server: usize,
-        /// The text. In the same pass, the model reads the tokens that the server has not cached yet.
+        /// The text. In the same pass, the target reads the tokens that the server has not cached yet.
         feed: Feed,
         /// The task verifies the last `rows` tokens of the text: a known one, then draft tokens.
         rows: usize,
@@ -137,37 +117,24 @@ pub enum Action {
     Emit {
         /// Id of the token.
         id: u32,
-        /// Model that proposed it first; the target for its own tokens and for the last token of the text.
-        model: usize,
+        /// `true`: an accepted draft token. The last token of the text counts as the target's own.
+        is_draft: bool,
     },
 }
 
 /// Counts of a machine so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Draft tokens of model 0.
+    /// Draft tokens.
     pub drafted: usize,
-    /// Verify tasks of all models.
+    /// Verify tasks.
     pub verified: usize,
     /// Cancelled tasks, including drafting.
     pub cancelled: usize,
-    /// Tokens that a slower model replaced.
+    /// Tokens that the target replaced.
     pub rejected: usize,
     /// Emitted tokens.
     pub emitted: usize,
-    /// Emitted tokens that a model other than the target proposed.
+    /// Emitted tokens that the drafter proposed.
     pub accepted: usize,
-}
-
-/// Returns the smallest lookahead for which `sp_degree` servers keep up with the drafter: `ceil(target_latency / (lookahead *
-/// drafter_latency)) <= sp_degree` (equation 1 of the paper). Latencies are per token, positive, in the same unit.
-pub fn lookahead_for(target_latency: f64, drafter_latency: f64, sp_degree: usize) -> usize {
-    // A quotient that is whole up to rounding counts as whole.
-    let ratio = target_latency / (drafter_latency * sp_degree.max(1) as f64);
-    ((ratio * (1.0 - 1e-12)).ceil() as usize).max(1)
-}
-
-/// Returns the SP degree that a lookahead needs, by the same equation.
-pub fn sp_degree_for(target_latency: f64, drafter_latency: f64, lookahead: usize) -> usize {
-    lookahead_for(target_latency, drafter_latency, lookahead)
 }
