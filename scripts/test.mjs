@@ -16,21 +16,20 @@ const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 run(process.execPath, ["scripts/style.mjs"]);
 cargo("fmt", "--all", "--check");
-// In parallel with the rest: its longest steps use one core.
+// In parallel with everything native: its longest steps use one core.
 const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);
 // With the same profile as the tests, so that build scripts and macros are built once.
 const strict = ["--", "--deny", "warnings"];
 cargo("clippy", "--release", "--all-targets", ...strict);
 run("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
-cargo("test", "--release", "--no-run");
-await built();
 // The library alone, with fewer features.
 cargo("clippy", "--release", "--lib", "--no-default-features", ...strict);
+cargo("test", "--release");
+await built();
 const browser = ["--manifest-path", "browser/Cargo.toml", "--workspace"];
 cargo("fmt", "--check", "--manifest-path", "browser/Cargo.toml", "--all");
 const wasm = ["--all-features", "--profile", "wasm", "--target", "wasm32-unknown-unknown", "--target-dir", "target"];
 cargo("clippy", ...browser, ...wasm, ...strict);
-cargo("test", "--release");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["tests/package.mjs"]);
 run(process.execPath, ["tests/docs.mjs"]);

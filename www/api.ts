@@ -123,8 +123,8 @@ export type Piece = {
 export type LoadOptions = {
   // Written by: GENERATE=1 cargo test --release --test program options
   /**
-   * Device of the models; `sp_degree` above 1 requires GPUs. `auto`: The GPU; the CPU if there is no GPU, or only a slower software
-   * adapter. `webgpu`: Any GPU adapter, including software adapters. `cpu`: The CPU. Default: auto.
+   * Device of the models; in a page, `sp_degree` above 1 requires GPUs. `auto`: The GPU; the CPU if there is no GPU, or only a slower
+   * software adapter. `webgpu`: Any GPU adapter, including software adapters. `cpu`: The CPU. Default: auto.
    */
   device?: "auto" | "webgpu" | "cpu";
   /** Device of the draft model. `auto`: the target's device. `cpu`: the CPU, at the same time as the target. Default: auto. */

@@ -283,7 +283,7 @@ export const OPTIONS = [
     kind: "choice",
     values: ["auto", "webgpu", "cpu"],
     default: "auto",
-    hint: "Device of the models; sp_degree above 1 requires GPUs. auto: The GPU; the CPU if there is no GPU, or only a slower software adapter. webgpu: Any GPU adapter, including software adapters. cpu: The CPU.",
+    hint: "Device of the models; in a page, sp_degree above 1 requires GPUs. auto: The GPU; the CPU if there is no GPU, or only a slower software adapter. webgpu: Any GPU adapter, including software adapters. cpu: The CPU.",
   },
   {
     name: "draft_device",
