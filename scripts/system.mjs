@@ -17,11 +17,11 @@ export function run(command, args, options = {}) {
 }
 
 /** Starts a command. The returned function waits for it, shows its output, and ends the process with its exit code if it fails. */
-export function start(command, args) {
+export function start(command, args, options = {}) {
   const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
   const output = join(folder, "output");
   const file = openSync(output, "w");
-  const child = spawn(command, args, { stdio: ["ignore", file, file] });
+  const child = spawn(command, args, { stdio: ["ignore", file, file], ...options });
   const ended = once(child, "close");
   process.once("exit", () => {
     child.kill();
