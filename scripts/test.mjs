@@ -34,7 +34,7 @@ run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["tests/package.mjs"]);
 run(process.execPath, ["tests/docs.mjs"]);
 // In parallel: neither keeps two cores busy.
-const suites = (BROWSER) => [process.execPath, ["tests/browser/run.mjs"], { env: { ...process.env, BROWSER } }];
-const firefox = start(...suites("firefox"));
-run(...suites("chromium"));
+const suitesOf = (BROWSER) => [process.execPath, ["tests/browser/run.mjs"], { env: { ...process.env, BROWSER } }];
+const firefox = start(...suitesOf("firefox"));
+run(...suitesOf("chromium"));
 await firefox();

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 /// Probability of a longer run of accepted tokens that is left out of an expectation.
 const RARE: f64 = 1e-3;
+
 /// Costs and acceptance of a pair of models. Times have one unit.
 pub struct DsiCosts<F, A> {
     /// Time of a target forward by its number of rows.
