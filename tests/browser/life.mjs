@@ -88,7 +88,7 @@ export const tests = {
     check(together[0].join() !== together[1].join(), "two models");
   },
 
-  async "20 engines loaded and closed, at any point, leave no worker and no memory behind"() {
+  async "engines loaded and closed, at any point, leave no worker and no memory behind"() {
     /** Loads until this share of a phase is done or, without one, to the end, and then writes. Returns the bytes of buffers, or null. */
     const load = (abortAt) =>
       page.evaluate(async (abortAt) => {
@@ -109,9 +109,9 @@ export const tests = {
     await freed();
     // Most are given up while they load; the others write.
     const moments = ["download", "upload", "compile"].flatMap((phase) => [0, 0.3, 0.9].map((share) => ({ phase, share })));
-    for (let i = 1; i < 20; i++) {
-      const allocated = await load(i % 5 === 4 ? undefined : moments[i % 9]);
-      if (allocated !== null) equal(allocated, first, `bytes of buffers in cycle ${i}`);
+    for (const moment of [...moments, undefined, undefined]) {
+      const allocated = await load(moment);
+      if (allocated !== null) equal(allocated, first, "bytes of buffers");
       await close();
     }
     await freed();

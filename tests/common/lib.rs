@@ -177,6 +177,16 @@ pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capa
     engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
 }
 
+/// Loads models from folders on the CPU, with all threads.
+pub fn cpu_engine(target: &Path, draft: Option<&Path>, capacity: Capacity) -> CpuBackend {
+    let processor = Rc::new(Processor::new(None));
+    let load = |folder: &Path| {
+        let (blueprint, weights) = blueprint(folder, capacity);
+        run(CpuModel::load(&processor, &blueprint, &weights, None, &mut |_| ())).unwrap()
+    };
+    CpuBackend::new(load(target), draft.map(load))
+}
+
 /// Writes a safetensors file of tensors: name, type, shape, bytes.
 pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
     let views = tensors.iter().map(|(name, dtype, shape, bytes)| {

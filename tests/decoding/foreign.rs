@@ -1,16 +1,15 @@
 //! A draft model with another tokenizer, too, changes only the number of target forwards.
 
 use common::foreign::Foreign;
-use common::{Tale, Tales, blueprint_as, gpu, path, run};
+use common::{Tale, Tales, gpu, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::cpu;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::internals::text::{Tokenizer, Translator};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     Acceptance, DeviceChoice, DrafterChoice, Engine, GenerateOptions, Generation, LoadOptions, Origin, Prompt,
-    ResponseFormat, Schedule, Speculation, Stats, WeightDtype,
+    ResponseFormat, Schedule, Speculation, Stats,
 };
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -93,12 +92,7 @@ fn a_draft_model_on_the_gpu_reads_nothing_again_after_part_of_a_character() {
 #[test]
 fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
     let foreign = Foreign::new(ALL);
-    let processor = Rc::new(cpu::Processor::new(None));
-    let model = |folder: &Path| {
-        let (blueprint, weights) = blueprint_as(folder, Tales::capacity(), WeightDtype::Auto);
-        run(cpu::CpuModel::load(&processor, &blueprint, &weights, None, &mut |_| ())).unwrap()
-    };
-    let mut engine = cpu::CpuBackend::new(model(&path("models/tales/target")), Some(model(foreign.folder())));
+    let mut engine = common::cpu_engine(&path("models/tales/target"), Some(foreign.folder()), Tales::capacity());
     engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
     check_inside_characters(&mut engine);
 }

@@ -2,14 +2,13 @@
 
 use common::reference::Model;
 use common::scenario::Scenario;
-use common::{Tales, blueprint, engine, gpu, gpus, path, run, tempfile};
+use common::{Tales, blueprint, cpu_engine, engine, gpu, gpus, path, run, tempfile};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::cpu::{CpuBackend, CpuModel, Processor};
+use foretoken::internals::backend::cpu::CpuBackend;
 use foretoken::internals::target::{Draft, Queue, run_round};
 use foretoken::{KvDtype, Schedule};
 use serde_json::Value;
 use std::path::Path;
-use std::rc::Rc;
 
 /// A token that texts do not have.
 const MASK: u32 = 4_001;
@@ -26,11 +25,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn on_cpu(draft: &Path) -> CpuBackend {
-    let load = |folder: &Path| {
-        let (blueprint, weights) = blueprint(folder, Tales::capacity());
-        run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, None, &mut |_| ())).unwrap()
-    };
-    CpuBackend::new(load(&path("models/tales/target")), Some(load(draft)))
+    cpu_engine(&path("models/tales/target"), Some(draft), Tales::capacity())
 }
 
 /// Returns the tokens that the model guesses after a text.

@@ -291,7 +291,7 @@ fn two_tokens_of_a_real_model_follow_its_distribution() {
     }
     let mut counts = vec![0f64; cells.len()];
     let mut accepted = 0;
-    let draws = 400;
+    let draws = 250;
     for seed in 0..draws {
         engine
             .sample_by(&Sampling { processors: processors.clone(), draw: Draw::Rejection, seed, ..Sampling::default() })

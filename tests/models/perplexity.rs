@@ -12,7 +12,7 @@ use foretoken::internals::text::Tokenizer;
 use foretoken::internals::weights::{Dtype, Float, widen};
 use foretoken::{ArithmeticChoice, KvDtype, WeightDtype};
 
-const TOKENS: usize = 2000;
+const TOKENS: usize = 1000;
 /// Tokens that are read at once, without earlier context.
 const WINDOW: usize = 250;
 

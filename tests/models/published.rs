@@ -1,6 +1,8 @@
 //! Published models, if `node scripts/models.mjs` has fetched them: tokens and greedy texts equal those of transformers.
 
 use common::run;
+use foretoken::internals::backend::Device;
+use foretoken::internals::backend::cpu::Processor;
 use foretoken::internals::checkpoint;
 use foretoken::internals::session::Session;
 use foretoken::internals::weights::Folder;
@@ -8,7 +10,8 @@ use foretoken::{
     ArithmeticChoice, DrafterChoice, GenerateOptions, Generation, LoadOptions, Message, Prompt, Result, Speculation,
 };
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Returns the results of transformers.
 fn golden() -> Value {
@@ -91,38 +94,43 @@ async fn generate(session: &mut Session, prompt: &Prompt, options: GenerateOptio
 
 /// Ids may differ from the first token on whose margin in transformers is smaller.
 const MARGIN: f64 = 0.02;
-/// Number of golden tokens to compare, because software adapters are slow.
+/// Number of golden tokens to compare on the CPU.
 const TOKENS: usize = 24;
+/// Number of golden tokens of one prompt on a GPU: software adapters are slow.
+const ON_GPU: usize = 8;
 
 #[test]
 fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
     let golden = golden();
     for (path, model) in models(&golden) {
-        let gpu = common::gpu();
-        // transformers computes with floats.
-        let arithmetic = ArithmeticChoice::F32;
-        let options = LoadOptions::new().max_context(512).arithmetic(arithmetic);
-        let folder = Folder::open(&path).unwrap();
-        let mut session = run(Session::load(&gpu, folder, None::<Folder>, &options, &mut |_, _| ())).unwrap();
-        for case in model["generations"].as_array().unwrap() {
-            let prompt = match &case["prompt"] {
-                Value::String(text) => Prompt::Text(text.clone()),
-                chat => Prompt::Chat(vec![Message::new("user", chat[0]["content"].as_str().unwrap())]),
-            };
-            let mut expected = ids(&case["ids"]);
-            expected.truncate(TOKENS);
-            assert_eq!(session.encode(&prompt, &GenerateOptions::new()).unwrap(), ids(&case["prompt_ids"]));
-            let plain = GenerateOptions::new().max_new_tokens(expected.len()).speculation(Speculation::Off);
-            let found = run(generate(&mut session, &prompt, plain.clone())).unwrap();
-            let at = found.token_ids.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
-            if at < expected.len() {
-                let margin = case["margins"][at].as_f64().unwrap();
-                assert!(margin < MARGIN, "{}: token {at} is another, by {margin}: {:?}", path.display(), found.text);
-            }
-            let lookup =
-                plain.speculation(Speculation::Auto).drafter(DrafterChoice::Lookup).prompt_lookup_num_tokens(10);
-            let looked_up = run(generate(&mut session, &prompt, lookup)).unwrap();
-            assert_eq!(looked_up.token_ids, found.token_ids, "{}: {:?}", path.display(), case["prompt"]);
+        let cases = model["generations"].as_array().unwrap();
+        check(&path, &cases[..1], Device::Gpu(common::gpu()), ON_GPU);
+        check(&path, cases, Device::Cpu(Rc::new(Processor::new(None))), TOKENS);
+    }
+}
+
+fn check(path: &Path, cases: &[Value], device: Device, most: usize) {
+    // transformers computes with floats.
+    let options = LoadOptions::new().max_context(512).arithmetic(ArithmeticChoice::F32);
+    let folder = Folder::open(path).unwrap();
+    let mut session = run(Session::load(device, folder, None::<Folder>, &options, &mut |_, _| ())).unwrap();
+    for case in cases {
+        let prompt = match &case["prompt"] {
+            Value::String(text) => Prompt::Text(text.clone()),
+            chat => Prompt::Chat(vec![Message::new("user", chat[0]["content"].as_str().unwrap())]),
+        };
+        let mut expected = ids(&case["ids"]);
+        expected.truncate(most);
+        assert_eq!(session.encode(&prompt, &GenerateOptions::new()).unwrap(), ids(&case["prompt_ids"]));
+        let plain = GenerateOptions::new().max_new_tokens(expected.len()).speculation(Speculation::Off);
+        let found = run(generate(&mut session, &prompt, plain.clone())).unwrap();
+        let at = found.token_ids.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+        if at < expected.len() {
+            let margin = case["margins"][at].as_f64().unwrap();
+            assert!(margin < MARGIN, "{}: token {at} is another, by {margin}: {:?}", path.display(), found.text);
         }
+        let lookup = plain.speculation(Speculation::Auto).drafter(DrafterChoice::Lookup).prompt_lookup_num_tokens(10);
+        let looked_up = run(generate(&mut session, &prompt, lookup)).unwrap();
+        assert_eq!(looked_up.token_ids, found.token_ids, "{}: {:?}", path.display(), case["prompt"]);
     }
 }

@@ -1,14 +1,12 @@
 //! Recurrent state: a text has the same bits after any rollback, copy or restart, as a target and as a draft model, on every device.
 
 use common::scenario::Scenario;
-use common::{blueprint, capacity, engine, gpu, path, run};
+use common::{capacity, cpu_engine, engine, gpu, path, run};
 use foretoken::internals::backend::Backend;
-use foretoken::internals::backend::cpu::{CpuBackend, CpuModel, Processor};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, run_round};
 use foretoken::{LookupRule, Schedule};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 /// Goldens with recurrent state.
 fn folders() -> Vec<PathBuf> {
@@ -21,11 +19,7 @@ const CHUNK: usize = 8;
 /// Returns the model as its own draft model, on the GPU and on the CPU.
 fn backends(folder: &Path) -> [(&'static str, Box<dyn Backend>); 2] {
     let capacity = Capacity { prefill_chunk: CHUNK, ..capacity() };
-    let load = || {
-        let (blueprint, weights) = blueprint(folder, capacity);
-        run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, None, &mut |_| ())).unwrap()
-    };
-    let cpu = CpuBackend::new(load(), Some(load()));
+    let cpu = cpu_engine(folder, Some(folder), capacity);
     [("GPU", Box::new(engine(&gpu(), folder, Some(folder), capacity))), ("CPU", Box::new(cpu))]
 }
 
@@ -146,15 +140,14 @@ fn every_drafter_gives_the_plain_tokens() {
             let capacity = Capacity { prefill_chunk: CHUNK, ..capacity() };
             let mut engine = engine(&gpu, target, Some(draft), capacity);
             let prompt = [text(20), text(20)].concat();
-            let plain = Scenario::new(&prompt).most(60).run(&mut engine).ids;
+            let plain = Scenario::new(&prompt).most(45).run(&mut engine).ids;
             let what = format!("{} drafts for {}", draft.display(), target.display());
-            for count in [1, 4, 15] {
-                for overlap in [false, true] {
-                    let scenario = || Scenario::new(&prompt).most(60).overlap(overlap);
-                    let by_model = scenario().draft_model(Schedule::Constant, count).run(&mut engine);
-                    by_model.expect_ids(&plain, &what);
-                    scenario().lookup(count, 3, LookupRule::MostRecent).run(&mut engine).expect_ids(&plain, &what);
-                }
+            for (count, overlap) in [(1, true), (4, false), (15, true)] {
+                let scenario = |overlap| Scenario::new(&prompt).most(45).overlap(overlap);
+                let by_model = scenario(overlap).draft_model(Schedule::Constant, count).run(&mut engine);
+                by_model.expect_ids(&plain, &what);
+                let by_lookup = scenario(!overlap).lookup(count, 3, LookupRule::MostRecent).run(&mut engine);
+                by_lookup.expect_ids(&plain, &what);
             }
         }
     }
