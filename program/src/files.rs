@@ -23,14 +23,15 @@ fn part_of_tales(part: &str) -> Option<PathBuf> {
     checkouts.map(|checkout| checkout.join("models").join("tales").join(part)).into_iter().find(|path| path.exists())
 }
 
-/// Reads the text of a file, or without one a tale; `None`: there is no checkout.
-pub(super) fn text(option: &'static str, file: Option<&Path>) -> Result<Option<String>> {
-    let Some(file) = file else { return Ok(part_of_tales("tale.txt").and_then(|tale| fs::read_to_string(tale).ok())) };
-    fs::read_to_string(file).map(Some).map_err(|error| Error::BadOption {
-        option: option.into(),
-        value: format!("{}: {error}", file.display()),
-        allowed: "a file of UTF-8 text".into(),
-    })
+/// Returns the text of a tale; `None`: there is no checkout.
+pub(super) fn tale() -> Option<String> {
+    fs::read_to_string(part_of_tales("tale.txt")?).ok()
+}
+
+/// Reads a file of text.
+pub(super) fn text(file: &Path) -> Result<String> {
+    fs::read_to_string(file)
+        .map_err(|error| Error::NotFound { path: file.display().to_string(), reason: error.to_string() })
 }
 
 fn open_tales(part: &str) -> Result<Folder> {

@@ -103,7 +103,7 @@ async fn write(
     if json {
         let generation = generator.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.models.name()?;
-        let assistant_model = args.models.pair.assistant()?.map(|files| files.model_name());
+        let assistant_model = args.models.local.pair.assistant()?.map(|files| files.model_name());
         let options = UsedOptions { model, assistant_model, load, generate: options, chat: args.chat };
         return print_json(&GenerateReport { generation: &generation, device: generator.device(), options });
     }

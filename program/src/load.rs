@@ -2,9 +2,11 @@
 
 use super::bar::Bar;
 use super::files;
+use super::options::{CapacityFlags, DeviceFlags};
 use clap::Args;
 use foretoken::internals::backend::Device;
 use foretoken::internals::checkpoint::of_assistant;
+use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::session::Session;
 use foretoken::internals::weights::Folder;
 use foretoken::{LoadOptions, Result};
@@ -44,11 +46,52 @@ impl ModelFlags {
         }
     }
 
-    /// Loads both models. On a terminal, a bar shows the progress.
+    /// Loads both models.
     pub async fn load(&self, device: Device, options: &LoadOptions) -> Result<Session> {
-        let (target, assistant) = (self.target()?, self.assistant()?);
-        let bar = Bar::loading();
-        Session::load(device, target, assistant, options, &mut |done, all| bar.show(done, all)).await
+        load(device, self.target()?, self.assistant()?, options).await
+    }
+}
+
+/// Loads models. On a terminal, a bar shows the progress.
+pub(super) async fn load(
+    device: Device,
+    target: Folder,
+    assistant: Option<Folder>,
+    options: &LoadOptions,
+) -> Result<Session> {
+    let bar = Bar::loading();
+    Session::load(device, target, assistant, options, &mut |done, all| bar.show(done, all)).await
+}
+
+/// Models on this machine.
+#[derive(Args)]
+pub(super) struct LocalModels {
+    #[command(flatten)]
+    pub pair: ModelFlags,
+    #[command(flatten)]
+    capacity: CapacityFlags,
+    #[command(flatten)]
+    device: DeviceFlags,
+}
+
+impl LocalModels {
+    /// Returns load options. They are valid, unless the target is on a server.
+    pub fn options(&self) -> Result<LoadOptions> {
+        self.device.set(self.capacity.options()?)
+    }
+
+    /// Opens the device. Returns it with validated options.
+    pub async fn open(&self) -> Result<(Device, LoadOptions)> {
+        let options = self.options()?;
+        options.validate()?;
+        let (device, _) = Device::open(&options, &GpuOptions::default()).await?;
+        Ok((device, options))
+    }
+
+    /// Loads both models.
+    pub async fn load(&self) -> Result<Session> {
+        let (device, options) = self.open().await?;
+        self.pair.load(device, &options).await
     }
 }
 

@@ -13,8 +13,10 @@ mod load;
 mod measure;
 mod options;
 mod print;
+mod prompts;
 mod quantize;
 mod reading;
+mod score;
 mod simulate;
 mod writer;
 
@@ -53,16 +55,19 @@ enum ProgramCommand {
     Chat(Box<chat::ChatArgs>),
     /// Print the embeddings of texts, one JSON list each
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
-    Embed(measure::Embed),
+    Embed(score::Embed),
     /// Print how likely continuations of a prompt are: log-probability, number of tokens, and text
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
-    Score(measure::ScoreArgs),
+    Score(score::ScoreArgs),
     /// Show a model's architecture, kernel calls and memory
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::InspectArgs),
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
     Bench(bench::BenchArgs),
+    /// Measure latencies and acceptance of a target and a draft model, for `simulate table`
+    #[command(after_help = format!("{}\n\n{HUB}\n\n{EXITS}", measure::METHOD), allow_negative_numbers = true)]
+    Measure(measure::MeasureArgs),
     /// Store a model's matrices in another type
     #[command(after_help = EXITS)]
     Quantize(quantize::QuantizeArgs),
@@ -84,6 +89,7 @@ fn main() -> ExitCode {
             ProgramCommand::Score(args) => args.run_command(json).await,
             ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
             ProgramCommand::Bench(args) => bench::run(&args, json).await,
+            ProgramCommand::Measure(args) => measure::run(&args, json).await,
             ProgramCommand::Quantize(args) => Ok(quantize::run(&args).await?),
             ProgramCommand::Simulate(args) => simulate::run(&args, json),
         }

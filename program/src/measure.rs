@@ -1,86 +1,149 @@
-//! `foretoken embed` and `foretoken score`: embeddings and scores of texts, without generation.
+//! `foretoken measure`: latencies and acceptance of a pair of models, as a row of `simulate table` (Timor et al. 2024, arXiv 2405.14105,
+//! appendix F).
 
-use super::load::ModelFlags;
-use super::options::{CapacityFlags, DeviceFlags};
+use super::load::{LocalModels, load};
+use super::print::name_device;
+use super::prompts::{Exercise, PromptsFlag};
 use super::{Failure, print_json};
-use foretoken::Prompt;
-use foretoken::internals::backend::Device;
-use foretoken::internals::gpu::GpuOptions;
-use foretoken::internals::session::Session;
+use clap::value_parser;
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::weights::Source;
+use foretoken::{DrafterChoice, Error, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
+use serde::Serialize;
+use serde_json::json;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
-/// A model and its device.
+/// Method of measurement, for `--help`.
+pub(super) const METHOD: &str = "Each model continues the prompts alone: time to the first token (TTFT) and per later token (TPOT), mean \
+    and standard deviation. Then the pair generates longer texts. Acceptance is 1 - 1 / (1 + n), for n accepted tokens per rejection. \
+    simulate table --pairs reads what --json prints.";
+
+/// Tokens of a text whose times are measured.
+const TIMED_TOKENS: usize = 20;
+/// Tokens of a text in which accepted tokens are counted.
+const COUNTED_TOKENS: usize = 256;
+/// Draft tokens of a round while accepted tokens are counted.
+const LOOKAHEAD: usize = 8;
+/// Tokens of the simulated text, as in the paper.
+const SIMULATED_TOKENS: usize = 50;
+
 #[derive(clap::Args)]
-struct LoadedModel {
+pub(super) struct MeasureArgs {
     #[command(flatten)]
-    pair: ModelFlags,
+    models: LocalModels,
     #[command(flatten)]
-    capacity: CapacityFlags,
-    #[command(flatten)]
-    device: DeviceFlags,
+    prompts: PromptsFlag,
+    /// Texts of each measurement; if there are fewer prompts, they are repeated
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000), default_value_t = 50)]
+    texts: u32,
 }
 
-impl LoadedModel {
-    async fn load(&self) -> Result<Session, Failure> {
-        let options = self.device.set(self.capacity.options()?)?;
-        options.validate()?;
-        let (device, _) = Device::open(&options, &GpuOptions::default()).await?;
-        Ok(self.pair.load(device, &options).await?)
+/// Mean and standard deviation.
+#[derive(Clone, Copy, Serialize)]
+struct Spread {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Spread {
+    fn of_values(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self { mean, deviation: (squares / (count - 1.0).max(1.0)).sqrt() }
     }
 }
 
-/// Texts and the form of their embeddings.
-#[derive(clap::Args)]
-pub(super) struct Embed {
-    /// Texts to embed
-    #[arg(required = true)]
-    texts: Vec<String>,
-    #[command(flatten)]
-    reader: LoadedModel,
-    /// Hidden states to use: mean (of all tokens) or last (of the last token)
-    #[arg(long, value_name = "WHICH", default_value = "mean")]
-    pooling: String,
-    /// Do not divide the vectors by their length
-    #[arg(long)]
-    no_normalize: bool,
-}
-
-impl Embed {
-    pub async fn run_command(&self, json: bool) -> Result<(), Failure> {
-        let pooling = self.pooling.parse()?;
-        let mut session = self.reader.load().await?;
-        for text in &self.texts {
-            let embedded = session.embed(&Prompt::Text(text.clone()), pooling, !self.no_normalize).await?;
-            if json { print_json(&embedded)? } else { print_json(&embedded.embedding)? }
-        }
-        Ok(())
+pub(super) async fn run(args: &MeasureArgs, json: bool) -> Result<(), Failure> {
+    let prompts = args.prompts.read_file()?;
+    let pair = &args.models.pair;
+    let assistant = pair.assistant()?.ok_or_else(|| Error::BadOption {
+        option: "assistant_model".into(),
+        value: "none".into(),
+        allowed: "a draft model".into(),
+    })?;
+    let names = [pair.target()?.model_name(), assistant.model_name()];
+    let texts: Vec<_> = prompts.iter().cycle().take(args.texts as usize).collect();
+    // One after the other, so that each model has the device for itself.
+    let (device, options) = args.models.open().await?;
+    let alone = async |model| times(&mut load(device.clone(), model, None, &options).await?, &texts).await;
+    let drafter = alone(assistant).await?;
+    let target = alone(pair.target()?).await?;
+    let mut session = pair.load(device.clone(), &options).await?;
+    let [accepted, rejected] = matches(&mut session, &texts).await?;
+    let acceptance = accepted as f64 / (accepted + rejected).max(1) as f64;
+    let device = session.engine().device();
+    if json {
+        let [[target_ttft, target_tpot], [drafter_ttft, drafter_tpot]] = [target, drafter];
+        return print_json(&json!([{
+            "name": names.join(" / "),
+            "target_latency_ms": target_tpot.mean,
+            "drafter_latency_ms": drafter_tpot.mean,
+            "acceptance": acceptance,
+            "target_ttft_ms": target_ttft.mean,
+            "drafter_ttft_ms": drafter_ttft.mean,
+            "tokens": SIMULATED_TOKENS,
+            "device": device,
+            "target": { "ttft_ms": target_ttft, "tpot_ms": target_tpot },
+            "drafter": { "ttft_ms": drafter_ttft, "tpot_ms": drafter_tpot },
+            "accepted": accepted,
+            "rejected": rejected,
+        }]));
     }
-}
-
-/// A prompt and possible continuations.
-#[derive(clap::Args)]
-pub(super) struct ScoreArgs {
-    /// Text before the continuations
-    prompt: String,
-    /// Texts that may follow the prompt, each with its leading space
-    #[arg(required = true)]
-    continuations: Vec<String>,
-    #[command(flatten)]
-    reader: LoadedModel,
-}
-
-impl ScoreArgs {
-    pub async fn run_command(&self, json: bool) -> Result<(), Failure> {
-        let mut session = self.reader.load().await?;
-        let continuations: Vec<Prompt> = self.continuations.iter().cloned().map(Prompt::Text).collect();
-        let scores = session.score(&Prompt::Text(self.prompt.clone()), &continuations).await?;
-        if json {
-            return print_json(&serde_json::json!({ "scores": scores }));
-        }
-        let mut out = io::stdout().lock();
-        for (score, text) in scores.iter().zip(&self.continuations) {
-            writeln!(out, "{:10.4}  {:3} tokens  {text}", score.logprob, score.num_tokens)?;
-        }
-        Ok(())
+    let mut out = io::stdout().lock();
+    writeln!(out, "device      {}", name_device(device))?;
+    writeln!(out, "{:<12}{:>18}{:>18}", "", "TTFT ms", "TPOT ms")?;
+    for (model, times, name) in [("target", target, &names[0]), ("draft model", drafter, &names[1])] {
+        let [ttft, tpot] = times.map(|spread| format!("{:.2} ± {:.2}", spread.mean, spread.deviation));
+        writeln!(out, "{model:<12}{ttft:>18}{tpot:>18}  {name}")?;
     }
+    writeln!(out, "acceptance  {acceptance:.3}: {accepted} draft tokens accepted, {rejected} rejected")?;
+    Ok(())
+}
+
+/// Generates a text of which nothing is cached.
+async fn write(session: &mut Session, prompt: &Exercise, options: &GenerateOptions) -> Result<Stats> {
+    session.engine_mut().truncate(0);
+    let prompt = Prompt::Text(prompt.prompt.clone());
+    let mut go_on = |_: Progress<'_>| ControlFlow::Continue(());
+    Ok(session.generate(&prompt, options, &mut go_on).await?.stats)
+}
+
+/// Measures time to the first token and per later token, in milliseconds, after a text for warming up.
+async fn times(session: &mut Session, texts: &[&Exercise]) -> Result<[Spread; 2]> {
+    let options = GenerateOptions::new()
+        .max_new_tokens(TIMED_TOKENS)
+        .min_new_tokens(TIMED_TOKENS)
+        .do_sample(false)
+        .speculation(Speculation::Off);
+    write(session, texts[0], &options).await?;
+    let (mut first, mut later) = (Vec::new(), Vec::new());
+    for text in texts {
+        let stats = write(session, text, &options).await?;
+        let (times, tokens) = (&stats.times, stats.num_emitted_tokens);
+        first.push(1e3 * times.first_token);
+        later.push(1e3 * (times.total - times.first_token) / tokens.saturating_sub(1).max(1) as f64);
+    }
+    Ok([&first, &later].map(|values| Spread::of_values(values)))
+}
+
+/// Counts accepted tokens, and rounds with a rejected token. The end of a text may cut the last round, so it does not count.
+async fn matches(session: &mut Session, texts: &[&Exercise]) -> Result<[usize; 2]> {
+    let options = GenerateOptions::new()
+        .max_new_tokens(COUNTED_TOKENS)
+        .do_sample(false)
+        .drafter(DrafterChoice::DraftModel)
+        .num_assistant_tokens_schedule(Schedule::Constant)
+        .num_assistant_tokens(LOOKAHEAD);
+    let [mut accepted, mut rejected] = [0; 2];
+    for text in texts {
+        let stats = write(session, text, &options).await?;
+        let rounds: Vec<_> = stats.per_step_drafted.iter().zip(&stats.per_step_accepted).collect();
+        for (drafted, kept) in rounds.iter().rev().skip(1) {
+            accepted += **kept;
+            rejected += usize::from(kept < drafted);
+        }
+    }
+    Ok([accepted, rejected])
 }

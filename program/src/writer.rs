@@ -1,8 +1,8 @@
 //! Options that select the models of a text, and loading.
 
 use super::bar::Bar;
-use super::load::ModelFlags;
-use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
+use super::load::LocalModels;
+use super::options::ParallelFlags;
 use foretoken::internals::backend::server::{Endpoint, Http, Key};
 use foretoken::internals::parallel;
 use foretoken::internals::session::Generator;
@@ -14,9 +14,7 @@ use std::rc::Rc;
 #[derive(clap::Args)]
 pub(super) struct ModelsFlags {
     #[command(flatten)]
-    pub pair: ModelFlags,
-    #[command(flatten)]
-    capacity: CapacityFlags,
+    pub local: LocalModels,
     #[command(flatten)]
     parallel: ParallelFlags,
     /// Use the target on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights. Repeat
@@ -27,14 +25,12 @@ pub(super) struct ModelsFlags {
     /// Name of the target on the server [default: as in --model]
     #[arg(long, value_name = "NAME", requires = "target_url")]
     target_model: Option<String>,
-    #[command(flatten)]
-    device: DeviceFlags,
 }
 
 impl ModelsFlags {
     /// Returns validated load options.
     pub fn options(&self) -> Result<LoadOptions> {
-        let options = self.parallel.set(self.device.set(self.capacity.options()?)?)?;
+        let options = self.parallel.set(self.local.options()?)?;
         if self.target_url.is_empty() {
             options.validate()?
         } else {
@@ -48,7 +44,7 @@ impl ModelsFlags {
         if self.target_url.is_empty() {
             return Ok(None);
         }
-        let model = self.target_model.as_deref().or(self.pair.model.as_deref()).unwrap_or_default();
+        let model = self.target_model.as_deref().or(self.local.pair.model.as_deref()).unwrap_or_default();
         let mut endpoint = Endpoint::new(&self.target_url, model)?;
         endpoint.api_key = std::env::var("FORETOKEN_API_KEY").ok().map(|key| Key::new(&key)).transpose()?;
         Ok(Some(endpoint))
@@ -58,13 +54,13 @@ impl ModelsFlags {
     pub fn name(&self) -> Result<String> {
         match self.endpoint()? {
             Some(endpoint) => Ok(endpoint.model),
-            None => Ok(self.pair.target()?.model_name()),
+            None => Ok(self.local.pair.target()?.model_name()),
         }
     }
 
     /// Loads the models.
     pub async fn load(&self, options: &LoadOptions) -> Result<Box<Generator>> {
-        let (pair, bar) = (&self.pair, Bar::loading());
+        let (pair, bar) = (&self.local.pair, Bar::loading());
         let mut loaded = |done, all| bar.show(done, all);
         match self.endpoint()? {
             Some(endpoint) => {

@@ -5,7 +5,7 @@ use common::path;
 use common::tempfile::TempDir;
 use serde_json::Value;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The result of a run.
 struct Run {
@@ -504,12 +504,13 @@ fn bench_has_every_key() {
     assert!(report["lookup"]["round_us"].as_f64().unwrap() > 0.0, "{}", report["lookup"]);
     // Independent of the size of the models.
     assert!((0..128 << 10).contains(&report["memory"]["unplanned"].as_i64().unwrap()), "{}", report["memory"]);
-    assert_eq!(report["phases"].as_array().unwrap().len(), 8);
+    assert_eq!(report["phases"].as_array().unwrap().len(), 9);
     let tasks = report["tasks"].as_array().unwrap();
     let of = |task: &Value, key: &str| task[key].as_str().unwrap().to_owned();
     let order: Vec<_> = tasks.iter().map(|task| (of(task, "kind"), of(task, "mode"))).collect();
     let kinds = ["open", "retell", "rename", "continue"];
-    let modes = ["plain", "draft_model", "lookup", "chain", "adaptive", "sampled", "coupled", "rejection"];
+    let modes =
+        ["plain", "sequential", "draft_model", "lookup", "chain", "adaptive", "sampled", "coupled", "rejection"];
     let all: Vec<_> = kinds.iter().flat_map(|kind| modes.map(|mode| (kind.to_string(), mode.to_owned()))).collect();
     assert_eq!(order, all);
     for task in tasks {
@@ -541,7 +542,7 @@ fn bench_has_every_key() {
 #[test]
 fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     let bench = run(&["bench", "--time-limit", "0", "--json", "--device", "webgpu"]);
-    let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks", "loss"];
+    let parts = ["probe", "prefill", "verify", "decode", "tasks", "loss"];
     let list = parts.map(|part| format!("{part} 0 s")).join(", ");
     let first = format!("once loaded, at most 0 s (--time-limit): {list}");
     let told: Vec<_> = std::iter::once(first).chain(parts.map(|part| format!("{part}, at most 0 s"))).collect();
@@ -551,16 +552,61 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     // Results of a single forward pass are there; no text was generated.
     assert!(report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
     assert!((32..512).contains(&report["prefill"]["tokens"].as_u64().unwrap()));
-    for part in ["verify", "overlap", "phases", "tasks", "loss"] {
+    for part in ["verify", "phases", "tasks", "loss"] {
         assert_eq!(report[part], Value::Array(Vec::new()), "{part}");
     }
     assert_fails(&["bench", "--time-limit", "86401"], 2, "bad-option", &["--time-limit"]);
 }
 
+/// Writes two prompts, and returns the file's path and name.
+fn prompts(folder: &TempDir) -> (PathBuf, String) {
+    let file = folder.path().join("prompts.jsonl");
+    let lines = [("Once upon a time", 8), ("The king said", 30)];
+    let lines = lines.map(|(prompt, most)| {
+        serde_json::json!({ "kind": "mine", "prompt": prompt, "max_new_tokens": most }).to_string()
+    });
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let name = file.to_str().unwrap().to_owned();
+    (file, name)
+}
+
+#[test]
+fn what_measure_prints_is_a_row_of_the_simulated_table() {
+    let folder = TempDir::new().unwrap();
+    let (file, prompts) = prompts(&folder);
+    let draft = path("models/tales/draft").to_str().unwrap().to_owned();
+    let measure = ["measure", "--device", "cpu", "--texts", "3", "--prompts", &prompts];
+    let measured = json(&measure);
+    let row = &measured[0];
+    let [accepted, rejected] = ["accepted", "rejected"].map(|key| row[key].as_f64().unwrap());
+    assert!(accepted > 0.0 && rejected > 0.0);
+    assert_eq!(row["acceptance"], accepted / (accepted + rejected));
+    assert_eq!(row["target_latency_ms"], row["target"]["tpot_ms"]["mean"]);
+    assert!(row["drafter"]["ttft_ms"]["deviation"].as_f64().unwrap() > 0.0);
+    let pairs = folder.path().join("pairs.json");
+    std::fs::write(&pairs, measured.to_string()).unwrap();
+    let table = json(&["simulate", "table", "--pairs", pairs.to_str().unwrap(), "--repeats", "10"]);
+    assert_eq!(table["rows"][0]["name"], row["name"]);
+    assert!(run(&measure).out.contains("TPOT ms"));
+    // A model agrees with itself.
+    let same = json(&[&measure[..], &["--model", &draft, "--assistant-model", &draft]].concat());
+    assert_eq!((&same[0]["acceptance"], &same[0]["rejected"]), (&1.0.into(), &0.into()));
+    assert_fails(&["measure", "--no-assistant"], 2, "bad-option", &["--assistant-model"]);
+    assert_fails(&["measure", "--prompts", "/no/such/file"], 1, "not-found", &["/no/such/file"]);
+    for (text, place) in [("", "prompt 1"), ("{\"prompt\": \"a\"}\n{\"prompt\": 5}", "prompt 2")] {
+        std::fs::write(&file, text).unwrap();
+        assert_fails(&["measure", "--prompts", &prompts], 1, "bad-config", &[place]);
+    }
+}
+
 #[test]
 fn bench_measures_the_cpu_too() {
-    let report = json(&["bench", "--quick", "--time-limit", "20", "--device", "cpu"]);
+    let folder = TempDir::new().unwrap();
+    let (_, prompts) = prompts(&folder);
+    let report = json(&["bench", "--quick", "--time-limit", "86400", "--device", "cpu", "--prompts", &prompts]);
     assert_eq!(report["device"]["backend"], "Cpu");
+    let tasks = report["tasks"].as_array().unwrap();
+    assert!(tasks.len() == 9 && tasks.iter().all(|task| task["kind"] == "mine"), "{tasks:?}");
     assert_eq!((&report["rounds"], &report["memory"]["allocated"]), (&Value::Null, &Value::Null));
     assert!(
         report["probe_gb_per_s"].as_f64().unwrap() > 0.0

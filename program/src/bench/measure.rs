@@ -175,34 +175,54 @@ async fn flush(engine: &dyn Backend) -> Result<()> {
     }
 }
 
-/// Measures consecutive plain steps, starting at the shortest KV length, which the cache must hold.
+/// Times rounds with each of the drafts at a KV length, which alternate, so that a change of the device's speed affects all of them. Returns
+/// the median of each in seconds; `None` if there was no time for one of them, or a draft was shorter.
+async fn times<const N: usize>(
+    engine: &mut dyn Backend,
+    kv_length: usize,
+    drafts: &[Draft; N],
+    effort: Effort,
+    limit: &Limit,
+) -> Result<Option<[f64; N]>> {
+    let mut seconds = [(); N].map(|()| Vec::new());
+    for repeat in 0..=effort.rounds {
+        for (draft, seconds) in drafts.iter().zip(&mut seconds).filter(|_| !limit.over()) {
+            engine.truncate(kv_length);
+            // What the drafter has not read yet is not part of the round.
+            while engine.catch_up(1).await? > 0 {}
+            let began = Instant::now();
+            let drafted = run_round(engine, 1, draft).await?.draft.len();
+            if repeat > 0 && drafted == draft.len() {
+                seconds.push(began.elapsed().as_secs_f64());
+            }
+        }
+    }
+    Ok(seconds.iter().all(|seconds| !seconds.is_empty()).then(|| seconds.map(median)))
+}
+
+/// Measures plain decoding at the shortest KV length, which the cache must hold.
 pub(super) async fn decode(
     engine: &mut dyn Backend,
     effort: Effort,
     probe_gb_per_s: f64,
     limit: &Limit,
 ) -> Result<Decode> {
-    let mut seconds = Vec::new();
-    engine.truncate(KV_LENGTHS[0]);
-    for step in 0..=effort.rounds {
-        if !seconds.is_empty() && limit.over() {
-            break;
+    let drafts = [draft(engine, 1)];
+    let seconds = match times(engine, KV_LENGTHS[0], &drafts, effort, limit).await? {
+        Some([seconds]) => seconds,
+        None => {
+            let began = Instant::now();
+            run_round(engine, 1, &drafts[0]).await?;
+            began.elapsed().as_secs_f64()
         }
-        let began = Instant::now();
-        let draft = draft(engine, 1);
-        run_round(engine, 1, &draft).await?;
-        if step > 0 {
-            seconds.push(began.elapsed().as_secs_f64());
-        }
-    }
-    let tokens_per_second = 1.0 / median(seconds);
+    };
+    let tokens_per_second = 1.0 / seconds;
     let bytes_per_token = engine.memory().read_per_token;
     let fraction_of_probe = bytes_per_token as f64 * tokens_per_second / 1e9 / probe_gb_per_s;
     Ok(Decode { tokens_per_second, bytes_per_token, fraction_of_probe })
 }
 
-/// Measures target forwards of each number of rows at each KV length that the cache holds. The numbers of rows alternate, so that a change
-/// of the device's speed affects all of them.
+/// Measures target forwards of each number of rows at each KV length that the cache holds.
 pub(super) async fn verify(
     engine: &mut dyn Backend,
     cached: usize,
@@ -212,55 +232,21 @@ pub(super) async fn verify(
     let mut all = Vec::new();
     // The longest first: truncating the cache gives the shorter ones.
     for kv_length in KV_LENGTHS.into_iter().rev().filter(|length| *length <= cached) {
-        let mut seconds = ROWS.map(|_| Vec::new());
-        'repeats: for repeat in 0..=effort.rounds {
-            for (rows, seconds) in ROWS.into_iter().zip(&mut seconds) {
-                if limit.over() {
-                    break 'repeats;
-                }
-                engine.truncate(kv_length);
-                let draft = draft(engine, rows);
-                let began = Instant::now();
-                run_round(engine, 1, &draft).await?;
-                if repeat > 0 {
-                    seconds.push(began.elapsed().as_secs_f64());
-                }
-            }
-        }
-        if seconds.iter().any(Vec::is_empty) {
-            break;
-        }
-        let ms = seconds.map(|seconds| 1e3 * median(seconds));
+        let drafts = ROWS.map(|rows| draft(engine, rows));
+        let Some(seconds) = times(engine, kv_length, &drafts, effort, limit).await? else { break };
+        let ms = seconds.map(|seconds| 1e3 * seconds);
         all.insert(0, Verify { kv_length, rows: ROWS, ms, ratio: ms.map(|time| time / ms[0]) });
     }
     Ok(all)
 }
 
-/// Measures drafts of the drafter on the device, if there is one. Plain rounds, rounds with given tokens and rounds with a draft alternate.
+/// Measures drafts of the drafter on the device, if there is one, compared to plain rounds and rounds with given tokens.
 pub(super) async fn drafts(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Vec<DraftCost>> {
     let mut costs = Vec::new();
-    for tokens in DRAFTS {
-        if engine.draft_memory().is_none() {
-            break;
-        }
+    let has_drafter = engine.draft_memory().is_some();
+    for tokens in DRAFTS.into_iter().filter(|_| has_drafter) {
         let rounds = [draft(engine, 1), draft(engine, 1 + tokens), Draft::Model(tokens)];
-        let mut seconds = [(); 3].map(|()| Vec::new());
-        for repeat in 0..=effort.rounds {
-            for (round, seconds) in rounds.iter().zip(&mut seconds).filter(|_| !limit.over()) {
-                engine.truncate(KV_LENGTHS[0]);
-                // What the drafter has not read yet is not part of the round.
-                while engine.catch_up(1).await? > 0 {}
-                let began = Instant::now();
-                let drafted = run_round(engine, 1, round).await?.draft.len();
-                if repeat > 0 && drafted == round.len() {
-                    seconds.push(began.elapsed().as_secs_f64());
-                }
-            }
-        }
-        if seconds.iter().any(Vec::is_empty) {
-            break;
-        }
-        let [plain, given, drafted] = seconds.map(median);
+        let Some([plain, given, drafted]) = times(engine, KV_LENGTHS[0], &rounds, effort, limit).await? else { break };
         costs.push(DraftCost { tokens, draft: (drafted - given) / plain, verification: given / plain });
     }
     Ok(costs)
@@ -269,28 +255,15 @@ pub(super) async fn drafts(engine: &mut dyn Backend, effort: Effort, limit: &Lim
 /// Compares greedy and top-p verification; `None` if there is no time.
 pub(super) async fn sampling(engine: &mut dyn Backend, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
     let (vocab, rows) = (engine.spec().map_or(0, |spec| spec.vocab_size), ROWS[3]);
-    let draft = draft(engine, rows);
+    let drafts = [draft(engine, rows)];
     let processors = Processors { top_p: 0.9, ..Processors::default() };
     let drawn = Sampling { processors, draw: Draw::Coupled, ..Sampling::default() };
-    let mut ms = [f64::NAN; 2];
-    for (sampling, ms) in [drawn, Sampling::default()].iter().zip(&mut ms) {
-        engine.sample_by(sampling)?;
-        let mut seconds = Vec::new();
-        for repeat in 0..=effort.rounds {
-            if limit.over() {
-                break;
-            }
-            engine.truncate(KV_LENGTHS[0]);
-            let began = Instant::now();
-            run_round(engine, 1, &draft).await?;
-            if repeat > 0 {
-                seconds.push(began.elapsed().as_secs_f64());
-            }
-        }
-        *ms = 1e3 * median(seconds);
-    }
-    let ms_per_row = (ms[0] - ms[1]) / rows as f64;
-    Ok(ms_per_row.is_finite().then(|| SamplingCost { vocab, ms_per_row: ms_per_row.max(0.0) }))
+    engine.sample_by(&drawn)?;
+    let drawn = times(engine, KV_LENGTHS[0], &drafts, effort, limit).await?;
+    engine.sample_by(&Sampling::default())?;
+    let greedy = times(engine, KV_LENGTHS[0], &drafts, effort, limit).await?;
+    let ms_per_row = |([drawn], [greedy]): ([f64; 1], [f64; 1])| 1e3 * (drawn - greedy).max(0.0) / rows as f64;
+    Ok(drawn.zip(greedy).map(|both| SamplingCost { vocab, ms_per_row: ms_per_row(both) }))
 }
 
 /// Counts the operations of a round on a GPU, after a warm-up.

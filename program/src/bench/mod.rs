@@ -2,7 +2,6 @@
 
 mod loss;
 mod measure;
-mod overlap;
 mod parts;
 mod probe;
 mod report;
@@ -10,8 +9,8 @@ mod shape;
 mod tasks;
 
 use super::files;
-use super::load::ModelFlags;
-use super::options::{CapacityFlags, DeviceFlags};
+use super::load::LocalModels;
+use super::prompts::PromptsFlag;
 use super::{Failure, print_json};
 use clap::value_parser;
 use foretoken::internals::backend::{Backend, Device};
@@ -37,17 +36,15 @@ pub(super) const METHOD: &str = "Times are wall clock, driver included, and medi
 #[derive(clap::Args)]
 pub(super) struct BenchArgs {
     #[command(flatten)]
-    pair: ModelFlags,
-    #[command(flatten)]
-    capacity: CapacityFlags,
-    #[command(flatten)]
-    device: DeviceFlags,
+    models: LocalModels,
     /// Use random weights of this shape instead of a model; f16 unless --dtype is given, generated on the GPU
-    #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
+    #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with_all = ["Pair", "prompts"])]
     shape: Option<String>,
     /// Text whose perplexity is measured, for the loss from fewer bits [default: the tale of the checkout]
     #[arg(long, value_name = "FILE", conflicts_with = "shape")]
     text: Option<PathBuf>,
+    #[command(flatten)]
+    prompts: PromptsFlag,
     /// Repeat measurements less often
     #[arg(long)]
     quick: bool,
@@ -78,7 +75,7 @@ pub(super) async fn run(args: &BenchArgs, json: bool) -> Result<(), Failure> {
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
     // All modes write the same texts, so they must not be drafted from those of the mode before.
-    let options = args.device.set(args.capacity.options()?)?.lookup_memory(0);
+    let options = args.models.options()?.lookup_memory(0);
     options.validate()?;
     let (device, subject) = args.load(&options).await?;
     let report = measure(args, &options, &device, subject, effort, parts).await?;
@@ -103,7 +100,7 @@ impl BenchArgs {
             }
             None => {
                 let (device, _) = Device::open(options, &GpuOptions::default()).await?;
-                let session = self.pair.load(device.clone(), options).await?;
+                let session = self.models.pair.load(device.clone(), options).await?;
                 (device, Subject::Session(Box::new(session)))
             }
         };
@@ -125,10 +122,16 @@ async fn measure(
     mut parts: Parts,
 ) -> Result<BenchReport> {
     // Read first: an error after all other parts would lose them.
-    let text = files::text("text", args.text.as_deref())?;
+    let text = match &args.text {
+        Some(file) => Some(files::text(file)?),
+        None => files::tale(),
+    };
+    let prompts = args.prompts.read_file()?;
     let (model, assistant_model) = match &args.shape {
         Some(name) => (format!("{name} with random weights"), None),
-        None => (args.pair.target()?.model_name(), args.pair.assistant()?.map(|files| files.model_name())),
+        None => {
+            (args.models.pair.target()?.model_name(), args.models.pair.assistant()?.map(|files| files.model_name()))
+        }
     };
     let engine = subject.engine();
     let info = engine.device().clone();
@@ -148,20 +151,18 @@ async fn measure(
     let drafts = measure::drafts(engine, effort, &limit).await?;
     let sampling = measure::sampling(engine, effort, &limit).await?;
     parts.end(limit);
-    let (mut overlap, mut tasks, mut phases, mut loss) = Default::default();
+    let (mut tasks, mut phases, mut loss) = Default::default();
     if let Subject::Session(mut session) = subject {
-        let exercises = tasks::exercises(effort)?;
-        let limit = parts.begin("overlap");
-        overlap = overlap::run(&mut session, &exercises, effort, &limit).await?;
-        parts.end(limit);
         let limit = parts.begin("tasks");
-        (tasks, phases) = tasks::run(&mut session, &exercises, effort, &limit).await?;
+        (tasks, phases) = tasks::run(&mut session, &prompts, effort, &limit).await?;
         parts.end(limit);
         // Frees its memory for the next part.
         drop(session);
         let limit = parts.begin("loss");
         match text {
-            Some(text) => loss = loss::run(device, || args.pair.target(), &text, options, effort, &limit).await?,
+            Some(text) => {
+                loss = loss::run(device, || args.models.pair.target(), &text, options, effort, &limit).await?
+            }
             None => eprintln!("warning: only a checkout has a text for the loss: name one with --text"),
         }
         parts.end(limit);
@@ -180,7 +181,6 @@ async fn measure(
         drafts,
         lookup: measure::lookup(),
         memory,
-        overlap,
         phases,
         tasks,
         loss,

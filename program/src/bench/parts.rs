@@ -1,6 +1,5 @@
-//! Parts of a bench: announced at the start, shown while they run, each with its share of the time limit.
+//! Parts of a bench: announced at the start and when they begin, each with its share of the time limit.
 
-use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -8,12 +7,11 @@ use std::time::{Duration, Instant};
 /// Measurements of every model in order, with their share of the time.
 const OF_ENGINE: [(&str, u32); 4] = [("probe", 4), ("prefill", 8), ("verify", 12), ("decode", 4)];
 /// Measurements of models that can generate.
-const OF_SESSION: [(&str, u32); 3] = [("overlap", 24), ("tasks", 48), ("loss", 25)];
+const OF_SESSION: [(&str, u32); 2] = [("tasks", 72), ("loss", 25)];
 
 /// The parts and their time limits.
 pub(super) struct Parts {
     shares: Vec<(&'static str, Duration)>,
-    bar: ProgressBar,
     /// Parts that reached their time limit.
     pub cut: Vec<&'static str>,
 }
@@ -26,24 +24,13 @@ impl Parts {
         let shares: Vec<_> = parts.map(|(name, part)| (*name, time_limit * *part / all)).collect();
         let list: Vec<_> = shares.iter().map(|(name, share)| format!("{name} {:.0} s", share.as_secs_f64())).collect();
         tell(&format!("once loaded, at most {} s (--time-limit): {}", time_limit.as_secs(), list.join(", ")));
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed} so far") {
-            bar.set_style(style);
-        }
-        Self { shares, bar, cut: Vec::new() }
+        Self { shares, cut: Vec::new() }
     }
 
     /// Begins a part.
     pub fn begin(&self, name: &'static str) -> Limit {
         let most = self.shares.iter().find(|part| part.0 == name).map_or(Duration::ZERO, |part| part.1);
-        let doing = format!("{name}, at most {:.0} s", most.as_secs_f64());
-        // Stderr is not a terminal.
-        if self.bar.is_hidden() {
-            tell(&doing);
-        }
-        self.bar.reset_elapsed();
-        self.bar.set_message(doing);
-        self.bar.enable_steady_tick(Duration::from_millis(100));
+        tell(&format!("{name}, at most {:.0} s", most.as_secs_f64()));
         Limit { name, began: Instant::now(), most, cut: Cell::new(false) }
     }
 
@@ -52,12 +39,6 @@ impl Parts {
         if part.cut.get() {
             self.cut.push(part.name);
         }
-    }
-}
-
-impl Drop for Parts {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 

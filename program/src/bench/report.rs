@@ -4,7 +4,6 @@ use super::super::inspect::Bytes;
 use super::super::print::name_device;
 use super::loss::Loss;
 use super::measure::{BenchMemory, Decode, DraftCost, Lookup, Prefill, Rounds, SamplingCost, Verify};
-use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
 use foretoken::{Arithmetic, DeviceInfo};
 use serde::Serialize;
@@ -28,7 +27,6 @@ pub(super) struct BenchReport {
     pub sampling: Option<SamplingCost>,
     pub lookup: Lookup,
     pub memory: BenchMemory,
-    pub overlap: Vec<Overlap>,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
     pub loss: Vec<Loss>,
@@ -87,23 +85,11 @@ impl Display for BenchReport {
             }
             _ => writeln!(f, "memory   {planned}")?,
         }
-        if !self.overlap.is_empty() {
-            writeln!(
-                f,
-                "overlap  mode         round ms  host ms  overlapped  hidden  prepared  ahead  tokens/s  overlapped  speedup"
-            )?;
-        }
-        for one in &self.overlap {
-            let Overlap { mode, round_ms, sequential_host_ms, host_ms, hidden, prepared, ahead, speedup, .. } = one;
-            let [hidden, prepared, ahead] = [hidden, prepared, ahead].map(|part| format!("{:.0} %", 100.0 * part));
-            let speeds = format!("{:>9.1} {:>11.1}", one.sequential_tokens_per_second, one.tokens_per_second);
-            write!(f, "         {mode:<12} {round_ms:>8.3} {sequential_host_ms:>8.3} {host_ms:>11.3} ")?;
-            writeln!(f, "{hidden:>7} {prepared:>9} {ahead:>6} {speeds} {speedup:>8.3}")?;
-        }
         if !self.tasks.is_empty() {
-            writeln!(f, "phases   mode         draft ms  verify ms  emit ms, per round")?;
-            for Phase { mode, draft_ms, verify_ms, emit_ms } in &self.phases {
-                writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3}")?;
+            writeln!(f, "phases   mode         draft ms  verify ms  emit ms  host ms  hidden, per round")?;
+            for Phase { mode, draft_ms, verify_ms, emit_ms, host_ms, hidden } in &self.phases {
+                let hidden = format!("{host_ms:>8.3} {:>5.0} %", 100.0 * hidden);
+                writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3} {hidden}")?;
             }
             writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup")?;
             for task in &self.tasks {

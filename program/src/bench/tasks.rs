@@ -1,15 +1,13 @@
 //! Speedup on four kinds of task, each with plain decoding and with every drafter.
 
+use super::super::prompts::Exercise;
 use super::measure::{Effort, median};
 use super::parts::Limit;
 use foretoken::internals::session::{Progress, Session};
-use foretoken::{Acceptance, DrafterChoice, Error, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
-use serde::{Deserialize, Serialize};
+use foretoken::{Acceptance, DrafterChoice, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
+use serde::Serialize;
 use std::ops::ControlFlow;
 
-/// Tokens that a lookup proposes at a time.
-pub(super) const LOOKUP_TOKENS: usize = 10;
-const SEED: u64 = 1;
 /// Tokens of the warm-up: enough that the draft model reads the prompt too.
 const WARM_UP: usize = 8;
 
@@ -27,7 +25,7 @@ pub(super) struct Task {
     pub speedup: f64,
 }
 
-/// Milliseconds per round by phase in one mode, over all tasks.
+/// Times of a round in one mode, over all tasks.
 #[derive(Serialize)]
 pub(super) struct Phase {
     pub mode: &'static str,
@@ -36,14 +34,9 @@ pub(super) struct Phase {
     /// The submission, including the draft model's steps.
     pub verify_ms: f64,
     pub emit_ms: f64,
-}
-
-/// A prompt of a kind of task.
-#[derive(Clone, Deserialize)]
-pub(super) struct Exercise {
-    kind: String,
-    pub prompt: String,
-    max_new_tokens: usize,
+    pub host_ms: f64,
+    /// Share of host work that overlapped with the device.
+    pub hidden: f64,
 }
 
 /// Totals of a mode over some prompts.
@@ -54,9 +47,8 @@ struct Sum {
     drafted: usize,
     accepted: usize,
     seconds: f64,
-    draft: f64,
-    verify: f64,
-    emit: f64,
+    /// Drafting, verification, emission, all host work, its hidden part.
+    phases: [f64; 5],
 }
 
 impl Sum {
@@ -68,9 +60,9 @@ impl Sum {
         self.drafted += stats.num_draft_tokens;
         self.accepted += stats.num_accepted_draft_tokens;
         self.seconds += median(texts.iter().map(|stats| stats.times.total).collect());
-        self.draft += stats.times.draft;
-        self.verify += stats.times.verify;
-        self.emit += stats.times.emit;
+        let times = &stats.times;
+        let phases = [times.draft, times.verify, times.emit, times.host, times.hidden];
+        self.phases.iter_mut().zip(phases).for_each(|(sum, phase)| *sum += phase);
     }
 
     /// Returns seconds per token: rejection sampling may generate a shorter text than plain decoding.
@@ -79,28 +71,18 @@ impl Sum {
     }
 }
 
-/// Returns the prompts of all tasks, by kind.
-pub(super) fn exercises(effort: Effort) -> Result<Vec<Exercise>> {
-    let all: Vec<Exercise> = serde_json::from_str(include_str!("prompts.json")).map_err(|error| Error::BadConfig {
-        file: "prompts.json".into(),
-        key: "-".into(),
-        reason: error.to_string(),
-    })?;
-    let kinds = all.chunk_by(|a, b| a.kind == b.kind);
-    Ok(kinds.flat_map(|alike| &alike[..alike.len().min(effort.prompts)]).cloned().collect())
-}
-
 /// Runs all tasks in all modes once before any is repeated. Kinds of which no prompt was completed in every mode within the limit are
 /// omitted.
 pub(super) async fn run(
     session: &mut Session,
-    exercises: &[Exercise],
+    prompts: &[Exercise],
     effort: Effort,
     limit: &Limit,
 ) -> Result<(Vec<Task>, Vec<Phase>)> {
     let modes = modes(session);
     // Texts of each prompt, by mode.
-    let mut written: Vec<_> = exercises.iter().map(|exercise| (exercise, vec![Vec::new(); modes.len()])).collect();
+    let exercises = prompts.chunk_by(|a, b| a.kind == b.kind).flat_map(|alike| alike.iter().take(effort.prompts));
+    let mut written: Vec<_> = exercises.map(|exercise| (exercise, vec![Vec::new(); modes.len()])).collect();
     'passes: for _ in 0..effort.texts {
         for (exercise, texts) in &mut written {
             for (TaskMode { options, .. }, texts) in modes.iter().zip(texts) {
@@ -137,13 +119,8 @@ pub(super) async fn run(
         }
     }
     let phase = |(mode, sum): (&TaskMode, &Sum)| {
-        let per_round = |seconds: f64| 1e3 * seconds / sum.rounds as f64;
-        Phase {
-            mode: mode.name,
-            draft_ms: per_round(sum.draft),
-            verify_ms: per_round(sum.verify),
-            emit_ms: per_round(sum.emit),
-        }
+        let [draft_ms, verify_ms, emit_ms, host_ms, hidden] = sum.phases.map(|phase| 1e3 * phase / sum.rounds as f64);
+        Phase { mode: mode.name, draft_ms, verify_ms, emit_ms, host_ms, hidden: hidden / host_ms }
     };
     let phases = modes.iter().zip(&totals).filter(|(_, sum)| sum.rounds > 0).map(phase).collect();
     Ok((tasks, phases))
@@ -157,7 +134,8 @@ struct TaskMode {
     plain: usize,
 }
 
-/// Returns the modes: plain decoding, then each drafter of the session, then modes that sample at temperature 1.
+/// Returns the modes: plain decoding, the same one step after the other, each drafter of the session, and modes that sample at
+/// temperature 1.
 fn modes(session: &Session) -> Vec<TaskMode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
     let has_draft_model = session.engine().draft_memory().is_some();
@@ -166,42 +144,38 @@ fn modes(session: &Session) -> Vec<TaskMode> {
         GenerateOptions::new()
             .drafter(drafter)
             .num_assistant_tokens_schedule(Schedule::HeuristicTransient)
-            .prompt_lookup_num_tokens(LOOKUP_TOKENS)
+            .prompt_lookup_num_tokens(10)
     };
     let mut modes = Vec::new();
     let mut mode = |name, plain, options| modes.push(TaskMode { name, options, plain });
     mode("plain", 0, by_drafter(DrafterChoice::Lookup).speculation(off));
+    mode("sequential", 0, by_drafter(DrafterChoice::Lookup).speculation(off).overlap(false));
     if has_draft_model {
         mode("draft_model", 0, by_drafter(DrafterChoice::DraftModel));
     }
     mode("lookup", 0, by_drafter(DrafterChoice::Lookup));
     mode("chain", 0, by_drafter(DrafterChoice::Chain));
     mode("adaptive", 0, GenerateOptions::new());
-    let plain = if has_draft_model { 5 } else { 4 };
+    let plain = if has_draft_model { 6 } else { 5 };
     for (name, speculation, acceptance) in [
         ("sampled", off, Acceptance::Coupled),
         ("coupled", auto, Acceptance::Coupled),
         ("rejection", auto, Acceptance::Rejection),
     ] {
         let options = by_drafter(if has_draft_model { DrafterChoice::DraftModel } else { DrafterChoice::Lookup });
-        mode(name, plain, options.do_sample(true).seed(SEED).speculation(speculation).acceptance(acceptance));
+        mode(name, plain, options.do_sample(true).seed(1).speculation(speculation).acceptance(acceptance));
     }
     modes
 }
 
 /// Generates the first tokens of a text, so that its prompt is cached.
-pub(super) async fn warm_up(
-    session: &mut Session,
-    prompt: &Prompt,
-    options: &GenerateOptions,
-    limit: &Limit,
-) -> Result<()> {
+async fn warm_up(session: &mut Session, prompt: &Prompt, options: &GenerateOptions, limit: &Limit) -> Result<()> {
     let options = options.clone().max_new_tokens(options.max_new_tokens.min(WARM_UP));
     write(session, prompt, &options, limit).await.map(drop)
 }
 
 /// Generates a text; `None` if the limit was reached.
-pub(super) async fn write(
+async fn write(
     session: &mut Session,
     prompt: &Prompt,
     options: &GenerateOptions,

@@ -1,7 +1,7 @@
 //! `foretoken simulate table`: SI and DSI for a list of measured pairs.
 
-use super::super::{Failure, count, print_json};
-use foretoken::{Error, Result};
+use super::super::{Failure, count, files, print_json};
+use foretoken::Result;
 use foretoken_simulate::table::{TableRow, fastest, parse};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -26,11 +26,8 @@ pub(super) struct TableArgs {
 }
 
 pub(super) fn run(args: &TableArgs, json: bool) -> Result<(), Failure> {
-    let path = args.pairs.display().to_string();
-    let text = std::fs::read_to_string(&args.pairs)
-        .map_err(|error| Error::NotFound { path: path.clone(), reason: error.to_string() })?;
-    let rows: Result<Vec<TableRow>> =
-        parse(&text, &path)?.iter().map(|pair| pair.simulate(args.repeats, args.seed)).collect();
+    let pairs = parse(&files::text(&args.pairs)?, &args.pairs.display().to_string())?;
+    let rows: Result<Vec<TableRow>> = pairs.iter().map(|pair| pair.simulate(args.repeats, args.seed)).collect();
     let rows = rows?;
     if json {
         return print_json(&serde_json::json!({ "rows": rows, "repeats": args.repeats, "seed": args.seed }));
