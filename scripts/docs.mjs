@@ -25,6 +25,7 @@ const PAGES = {
   "docs/statistics.md": ["statistics", "Statistics"],
   "docs/dsi.md": ["dsi", "Distributed speculation"],
   "docs/cluster.md": ["cluster", "Users and servers"],
+  "docs/papers.md": ["papers", "Claims of the papers"],
   "benches/README.md": ["measured", "Measured"],
   "ARCHITECTURE.md": ["architecture", "Architecture"],
 };
