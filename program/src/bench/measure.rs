@@ -175,8 +175,8 @@ async fn flush(engine: &dyn Backend) -> Result<()> {
     }
 }
 
-/// Times rounds with each of the drafts at a KV length, which alternate, so that a change of the device's speed affects all of them. Returns
-/// the median of each in seconds; `None` if there was no time for one of them, or a draft was shorter.
+/// Times rounds with each draft at a KV length. They alternate, so that a change of the device's speed affects all of them. Returns medians
+/// in seconds; `None` if there was no time for one of them, or a draft was shorter.
 async fn times<const N: usize>(
     engine: &mut dyn Backend,
     kv_length: usize,
@@ -211,6 +211,7 @@ pub(super) async fn decode(
     let seconds = match times(engine, KV_LENGTHS[0], &drafts, effort, limit).await? {
         Some([seconds]) => seconds,
         None => {
+            engine.truncate(KV_LENGTHS[0]);
             let began = Instant::now();
             run_round(engine, 1, &drafts[0]).await?;
             began.elapsed().as_secs_f64()
