@@ -2,13 +2,12 @@
 // (draft_device: cpu). It is compared with plain decoding, the lookup, and the draft model on the target's device, in turn with the target.
 // If GPU and CPU are the same cores, a delay of readbacks (in ms) simulates a GPU that computes by itself. The predicted time is computed
 // by `foretoken simulate offline` from the measured latencies and lengths of matches.
-import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
 import { fail } from "../scripts/system.mjs";
 import { browser, browserName, open, server } from "../tests/browser/harness.mjs";
 import { answerLate } from "./late.mjs";
+import { foretoken, readPrompts } from "./program.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -21,19 +20,13 @@ const delays = values.delays.split(",").map(Number);
 const [tokens, passes] = [values.tokens, values.passes].map(Number);
 if (![...delays, tokens, passes].every(Number.isFinite)) fail("--delays, --tokens and --passes are numbers");
 await needBuild();
-const built = spawnSync("cargo", ["build", "--release"], { stdio: "inherit" });
-if (built.status !== 0) fail("the native program was not built");
-
 /** Returns predicted seconds per token, from latencies in seconds. */
 function predict({ target, drafter, matches, lookahead, count }) {
   const options = { "target-latency": target, "drafter-latency": drafter, "match-lengths": matches, lookahead, "sp-degree": 1, tokens: count };
-  const args = ["simulate", "offline", "--json", ...Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)])];
-  const { status, stdout, stderr } = spawnSync("target/release/foretoken", args, { encoding: "utf8" });
-  if (status !== 0) fail(stderr || stdout);
-  return JSON.parse(stdout).dsi / count;
+  return foretoken(["simulate", "offline"], options).dsi / count;
 }
 
-const exercises = JSON.parse(readFileSync(new URL("../program/src/bench/prompts.json", import.meta.url), "utf8"));
+const exercises = readPrompts("program/src/bench/prompts.json");
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 const constant = { num_assistant_tokens_schedule: "constant" };
 /** By mode: the engine that generates, and its options. */

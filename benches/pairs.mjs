@@ -2,11 +2,10 @@
 // pair on the CPU with `foretoken measure`, predicts the time per token with `foretoken simulate offline`, and compares it with texts that are
 // generated. Degree 0 is plain decoding; 1 is one target and a draft model that compute at the same time. Each of them should have --threads
 // cores of its own. The second prediction is from the latencies in these texts: verification of several rows, on a machine that is shared.
-import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import { fail } from "../scripts/system.mjs";
+import { foretoken, mean, readPrompts } from "./program.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -22,38 +21,22 @@ const { values } = parseArgs({
 const [texts, tokens, threads] = [values.texts, values.tokens, values.threads].map(Number);
 const degrees = values.degrees.split(",").map(Number);
 if (![texts, tokens, threads, ...degrees].every(Number.isSafeInteger)) fail("--texts, --tokens, --threads and --degrees are whole numbers");
-const built = spawnSync("cargo", ["build", "--release"], { stdio: "inherit" });
-if (built.status !== 0) fail("the native program was not built");
 
-/** Runs the program and returns its JSON output. */
-function foretoken(...args) {
-  const { status, stdout, stderr } = spawnSync("target/release/foretoken", [...args, "--json"], { encoding: "utf8", maxBuffer: 1 << 28 });
-  if (status !== 0) fail(stderr || stdout);
-  return JSON.parse(stdout);
-}
-
-const given = ["model", "assistant-model"].flatMap((name) => (values[name] ? [`--${name}`, values[name]] : []));
-const pair = [...given, "--device", "cpu", "--max-context", "1024"];
-const [row] = foretoken("measure", ...pair, "--threads", String(threads), "--prompts", values.prompts, "--texts", String(texts));
+const pair = { model: values.model, "assistant-model": values["assistant-model"], device: "cpu", "max-context": 1024 };
+const [row] = foretoken(["measure"], { ...pair, threads, prompts: values.prompts, texts });
 const { target_latency_ms: target, drafter_latency_ms: drafter, acceptance } = row;
 console.log(`${row.name}, ${row.device.name}, ${availableParallelism()} cores`);
 console.log(`target ${target.toFixed(2)} ms, draft model ${drafter.toFixed(2)} ms, acceptance ${acceptance.toFixed(3)}; ${texts} texts of ${tokens} tokens\n`);
 
-const file = readFileSync(values.prompts, "utf8");
-const prompts = file.trimStart().startsWith("[") ? JSON.parse(file) : file.trim().split("\n").map(JSON.parse);
-const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+const prompts = readPrompts(values.prompts);
 
 /** Returns milliseconds per token after the first, over all texts, and the statistics of the texts. */
 function measured(degree) {
-  const plain = ["--speculation", "off", "--threads", String(threads)];
+  const plain = { speculation: "off", threads };
   // The threads are divided between the targets and the draft model.
-  const parallel = ["--sp-degree", String(degree), "--draft-device", "cpu", "--threads", String(threads * (degree + 1))];
-  const all = [];
-  for (let text = 0; text < texts; text += 1) {
-    const { prompt } = prompts[text % prompts.length];
-    const options = ["--max-new-tokens", String(tokens), ...(degree ? parallel : plain)];
-    all.push(foretoken("generate", prompt, ...pair, ...options).stats);
-  }
+  const parallel = { "sp-degree": degree, "draft-device": "cpu", threads: threads * (degree + 1) };
+  const options = { ...pair, "max-new-tokens": tokens, ...(degree ? parallel : plain) };
+  const all = Array.from({ length: texts }, (_, text) => foretoken(["generate", prompts[text % prompts.length].prompt], options).stats);
   const seconds = mean(all.map(({ times }) => times.total - times.first_token));
   return { ms: (1000 * seconds) / mean(all.map((stats) => stats.num_emitted_tokens - 1)), all };
 }
@@ -61,7 +44,7 @@ function measured(degree) {
 /** Returns predicted milliseconds per token. */
 function predict(degree, target, drafter) {
   const latencies = { "target-latency": target, "drafter-latency": drafter, acceptance, "sp-degree": degree || 1, tokens };
-  const simulated = foretoken("simulate", "offline", ...Object.entries(latencies).flatMap(([name, value]) => [`--${name}`, String(value)]));
+  const simulated = foretoken(["simulate", "offline"], latencies);
   return (degree ? simulated.dsi : simulated.plain) / tokens;
 }
 

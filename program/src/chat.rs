@@ -139,15 +139,11 @@ struct ChatLoop<'a> {
 
 impl ChatLoop<'_> {
     fn greet(&self, args: &ChatArgs) -> Result<()> {
-        let draft = args
-            .models
-            .local
-            .pair
-            .assistant()?
-            .map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
+        let pair = &args.models.local.pair;
+        let draft = pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
         let device = name_device(self.generator.device());
         note(&format!("{}{draft}, on {device}", args.models.name()?));
-        if args.models.local.pair.model.is_none() {
+        if pair.model.is_none() {
             note(TALES);
         }
         note("/help lists the commands, Ctrl-D ends.");

@@ -23,7 +23,7 @@ fn max_new_tokens() -> usize {
 /// File of prompts.
 #[derive(clap::Args)]
 pub(super) struct PromptsFlag {
-    /// File of prompts, as JSON lines: {"prompt": TEXT}, with a "kind" and "max_new_tokens" if you like [default: those of the tales]
+    /// File of prompts, a JSON list or JSON lines: {"prompt": TEXT}, with a "kind" and "max_new_tokens" if you like [default: those of the tales]
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
 }

@@ -13,7 +13,7 @@ const LANES = [["page", "chat", "arrival"], ["engine"], ["life"], ["downloads"],
 if (browserName === "chromium") LANES.push(["webkit"], ["package"]);
 LANES.push(["places"], ["sampling"], ["candidates"], ["tools"], ["published"], ["conversation"], ["patterns"]);
 const TOGETHER = 2;
-/** Milliseconds after which a test hangs, or a suite that does not begin: far more than either takes on a busy machine. */
+/** Milliseconds after which a test, or the start of a suite, counts as hanging: far more than it takes on a busy machine. */
 const TIMEOUT = 600_000;
 /** A longer timeout, for suites that build examples or read hundreds of megabytes. */
 const LONG = 1_800_000;

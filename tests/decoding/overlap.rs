@@ -33,7 +33,7 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
     let case = cases.iter().find(|case| case.greedy_ids.len() > 40).unwrap();
     for sampling in samplings() {
         engine.sample_by(&sampling).unwrap();
-        let all = ["nobody", "draft model", "lookup", "draft model, heuristic"];
+        let all = ["plain", "draft model", "lookup", "draft model, heuristic"];
         // Draws change no schedule.
         let due = if sampling.draw == Draw::Greedy { &all[..] } else { &all[1..3] };
         for &who in due {
@@ -42,7 +42,7 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
                 let [_, written] = [(); 2].map(|()| {
                     let text = Scenario::new(&case.prompt_ids).ends(&ends).most(24).keeping_all();
                     let text = match who {
-                        "nobody" => text,
+                        "plain" => text,
                         "lookup" => text.lookup(10, 2, LookupRule::Leftmost),
                         "draft model" => text.draft_model(Schedule::Constant, 5),
                         _ => text.draft_model(Schedule::Heuristic, 5),
@@ -69,7 +69,7 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
             // New lengths of drafts need new commands, and so does a new block of positions. A fixed schedule continues,
             // except in the last rounds, which may be cut.
             let (least, ahead) = match who {
-                "nobody" => (rounds - 2, rounds - 2),
+                "plain" => (rounds - 2, rounds - 2),
                 "draft model" => (rounds / 2, rounds / 2),
                 "draft model, heuristic" => (1, 0),
                 _ => (rounds / 4, 0),

@@ -132,7 +132,7 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
             let mut accepted = 0;
             for (turn, lookahead) in [1, 3, 5].into_iter().enumerate() {
                 for model in [true, false] {
-                    // The texts take turns, and each follows the other.
+                    // The texts take turns.
                     for (prompt, way, expected) in texts.iter().skip((turn + usize::from(model)) % 2).step_by(2) {
                         let mut sink = Collect::new(24);
                         let stats = write(&mut servers, prompt, run_options(way, lookahead, model), &mut sink).unwrap();
