@@ -2,6 +2,7 @@
 //! tokenizer is the same. Models that GGUF cannot express are refused.
 
 use crate::command;
+use common::experts::{mxfp4, stacked};
 use common::reference::Model;
 use common::tempfile::TempDir;
 use common::tokenizers::{Random, byte_fallback, file};
@@ -110,6 +111,31 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
         ("smollm3-nope", "layers"),
     ];
     assert_eq!(refused, known.map(|(name, key)| (name.to_owned(), key.to_owned())));
+}
+
+/// Every layout of experts in the folder gives one file.
+#[test]
+fn experts_of_every_layout_are_converted_alike() {
+    let [gpt_oss, qwen] = ["gpt-oss", "qwen3_5-moe"].map(|name| path("tests/golden/models").join(name));
+    let single = std::fs::read(qwen.join("model.safetensors")).unwrap();
+    for (folder, layouts) in [(&gpt_oss, mxfp4(&gpt_oss)), (&qwen, [stacked(&qwen), single])] {
+        let [first, second] = layouts.map(|weights| {
+            let files = [("tokenizer.json", tokenizer(&gpt2())), ("model.safetensors", weights)];
+            let scratch = Scratch::new(folder, &files);
+            scratch.convert("F32").unwrap();
+            let opened = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
+            let weights = opened.weights();
+            weights.iter().map(|(name, _)| (name.to_owned(), run(weights.read_f32(name)).unwrap())).collect::<Vec<_>>()
+        });
+        assert!(first.iter().any(|(name, _)| name.contains("_exps")));
+        assert!(first == second, "{folder:?}");
+    }
+    let [published, _] = mxfp4(&gpt_oss);
+    let scratch = Scratch::new(&gpt_oss, &[("model.safetensors", published)]);
+    let output = scratch.folder().join("made");
+    let ran = command(&["quantize"]).arg(scratch.folder()).arg(&output).args(["--type", "mlx4", "--json"]).output();
+    let error = serde_json::from_slice::<Value>(&ran.unwrap().stdout).unwrap()["error"].take();
+    assert_eq!((error["code"].as_str(), error["detail"]["option"].as_str()), (Some("bad-option"), Some("output")));
 }
 
 /// The layer of the file drafts what that of the folder drafts.

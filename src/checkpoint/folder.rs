@@ -30,9 +30,21 @@ impl<S: Source> FolderCheckpoint<S> {
         if let Some(quantization) = Quantization::parse(&config)? {
             weights.join(&quantization)?;
         }
+        unstack(&spec, &mut weights)?;
         let warnings = untie(&mut spec, &weights).await?.into_iter().collect();
         Ok(Self { headers: Headers { spec, sampling, weights, warnings } })
     }
+}
+
+/// Splits the tensors in which some checkpoints stack the matrices of experts (Qwen3.5), if the others have a tensor for each expert.
+fn unstack<S: Source>(spec: &ModelSpec, weights: &mut Weights<S>) -> Result<()> {
+    let experts = &spec.names().experts;
+    for (stacked, names) in [("gate_up_proj", experts.up), ("down_proj", &[experts.down])] {
+        if let Some((before, _)) = names[0].split_once('*') {
+            weights.unstack(&format!("{before}{stacked}"), names)?;
+        }
+    }
+    Ok(())
 }
 
 /// Clears `tie_word_embeddings` and returns a warning if the checkpoint has an LM head whose bytes differ from the embedding table. Like

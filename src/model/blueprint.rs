@@ -1,9 +1,9 @@
 //! Blueprint of a model before it is on a device: its plan, the storage of its matrices, and its capacity.
 
 use super::{ConvHistory, DeltaHistory, HiddenStates, MatrixId, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
-use crate::error::{Error, Result, WeightsRule};
+use crate::error::Result;
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
-use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
+use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Weights};
 use serde::Serialize;
 use std::iter;
 use std::ops::Range;
@@ -211,23 +211,19 @@ impl Section {
 fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
     let mut dtypes = Vec::new();
     for part in &plan.layout.parts {
+        let tensor = weights.get(&part.tensor);
         let mut shape = vec![(part.tensor_rows / part.experts) as u64, plan.cols as u64];
-        if plan.layout.transposed {
+        if tensor.is_some_and(|tensor| plan.layout.is_transposed(tensor)) {
             shape.reverse();
         }
         if part.experts > 1 {
             shape.insert(0, part.experts as u64);
         }
         // GGUF files store a matrix of one row as a vector.
-        if part.tensor_rows == 1 && weights.get(&part.tensor).is_some_and(|tensor| tensor.shape.len() == 1) {
+        if part.tensor_rows == 1 && tensor.is_some_and(|tensor| tensor.shape.len() == 1) {
             shape.remove(0);
         }
-        let Tensor { dtype, file, .. } = weights.expect(&part.tensor, &shape)?;
-        if plan.layout.transposed && dtype.block().elements > 1 {
-            let rule = WeightsRule::UnsupportedDtype { tensor: part.tensor.clone(), dtype: dtype.name().into() };
-            return Err(Error::BadWeights { file: file.clone(), rule });
-        }
-        dtypes.push(as_wanted(*dtype, plan, wanted));
+        dtypes.push(as_wanted(weights.expect(&part.tensor, &shape)?.dtype, plan, wanted));
     }
     let mut sections: Vec<Section> = Vec::new();
     for (row, source) in plan.layout.sources(0..plan.rows).enumerate() {

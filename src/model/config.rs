@@ -209,6 +209,8 @@ fn refuse_unknown_mathematics(keys: &Keys, facts: &Facts) -> Result<()> {
     }
     let quantization = keys.object("quantization_config")?;
     match quantization.optional("quant_method") {
+        // gpt-oss is published in this type.
+        Some(method) if method == "mxfp4" => Ok(()),
         Some(method) => quantization.bad(
             "quant_method",
             format!("weights quantised by {method} are not supported; take a GGUF file of the model"),

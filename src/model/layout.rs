@@ -1,5 +1,6 @@
 //! Mapping from rows of checkpoint tensors to rows on the GPU.
 
+use crate::weights::Tensor;
 use std::ops::Range;
 
 /// Rows of checkpoint tensors that form one matrix.
@@ -9,7 +10,7 @@ pub struct Layout {
     pub parts: Vec<Part>,
     /// Order of the stacked rows on the GPU.
     pub order: RowOrder,
-    /// `true`: tensors are transposed in the checkpoint, so that their columns are the rows; if they stack experts, those of each.
+    /// `true`: tensors of floats are transposed in the checkpoint, so that their columns are the rows; if they stack experts, those of each.
     pub transposed: bool,
 }
 
@@ -55,6 +56,11 @@ impl Part {
 }
 
 impl Layout {
+    /// Returns true if the rows are columns of this tensor. A quantised tensor is never transposed: a block holds inputs of one output.
+    pub fn is_transposed(&self, tensor: &Tensor) -> bool {
+        self.transposed && tensor.dtype.block().elements == 1
+    }
+
     /// Returns the part index and the row in that part's tensor for each of some rows on the GPU; `None` past the end.
     pub fn sources(&self, rows: Range<usize>) -> impl Iterator<Item = Option<(usize, usize)>> {
         let mut end = 0;

@@ -41,8 +41,9 @@ async fn stored<S: Source>(
     rows: Range<u64>,
 ) -> Result<Vec<u8>> {
     let name = &part.tensor;
-    let Some(Tensor { dtype, file, shape, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
-    let bytes = if plan.layout.transposed {
+    let Some(tensor) = weights.get(name) else { return weights.read_rows(name, rows).await };
+    let Tensor { dtype, file, shape, .. } = tensor;
+    let bytes = if plan.layout.is_transposed(tensor) {
         // A part has rows of one expert.
         let (cols, each) = (plan.cols as u64, (part.tensor_rows / part.experts) as u64);
         let expert = rows.start / each;

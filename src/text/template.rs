@@ -173,10 +173,14 @@ impl ChatTemplate {
         if source.len() > MAX_SOURCE {
             return Err(bad(format!("{} bytes, but the limit is {MAX_SOURCE}", source.len())));
         }
-        let source = translate(source);
-        self.environment.template_from_named_str(name, &source).map_err(explain)?;
-        self.sources.insert(name.into(), source);
+        self.environment.template_from_named_str(name, &translate(source)).map_err(explain)?;
+        self.sources.insert(name.into(), source.into());
         Ok(())
+    }
+
+    /// Returns the name and source of each template.
+    pub fn sources(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.sources.iter()
     }
 
     /// Returns the format of tool calls; `None` if the template does not use a known one.
@@ -273,7 +277,8 @@ impl ChatTemplate {
         let now = self.now.unwrap_or_else(system_clock);
         variables.push(("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now))));
         // Compiled for each call, because a template stored in the environment could include itself.
-        let template = self.environment.template_from_named_str(name, source).map_err(explain)?;
+        let source = translate(source);
+        let template = self.environment.template_from_named_str(name, &source).map_err(explain)?;
         let mut output = LimitedOutput::default();
         let rendered = template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop);
         if output.full {

@@ -4,6 +4,7 @@ use super::dtype::{Affine, Dtype, Float};
 use super::source::broken;
 use super::{FilePlace, Stored, Tensor, tensor_of};
 use crate::error::{Error, Result, WeightsRule};
+use ::safetensors::Dtype::U32;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Quantization {
 
     /// Joins each three tensors of a quantised matrix into one.
     pub(super) fn join(&self, tensors: &mut BTreeMap<String, Stored>) -> Result<()> {
-        let words = tensors.iter().filter(|(_, stored)| matches!(stored, Stored::Words { .. }));
+        let words = tensors.iter().filter(|(_, stored)| matches!(stored, Stored::Integers { dtype: U32, .. }));
         let names = words.filter_map(|(name, _)| name.strip_suffix(".weight"));
         let modules: Vec<String> = names.map(str::to_owned).collect();
         for module in modules {
@@ -79,7 +80,7 @@ fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
 }
 
 fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group_size: u8) -> Result<Tensor> {
-    let Some(Stored::Words { place: FilePlace { file, range }, shape }) = tensors.get(names[0]) else {
+    let Some(Stored::Integers { place: FilePlace { file, range }, shape, .. }) = tensors.get(names[0]) else {
         return tensor_of(tensors.get(names[0]), names[0], "").cloned();
     };
     let part = |name: &String| tensor_of(tensors.get(name), name, file);
@@ -108,6 +109,6 @@ fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group
         dtype: Dtype::Affine(Affine { bits, group_size, scales: floats }),
         shape: vec![rows, cols],
         range: range.clone(),
-        scales: Some(Box::new([place(scales), place(biases)])),
+        scales: vec![place(scales), place(biases)],
     })
 }

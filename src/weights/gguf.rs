@@ -206,7 +206,7 @@ fn place(
         other = tensor();
         let file = file.to_owned();
         let stored = match dtype {
-            Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range: start..tensor_end, scales: None }),
+            Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range: start..tensor_end, scales: Vec::new() }),
             None => {
                 let dtype = type_name.map_or_else(|| format!("type {kind}"), |name| (*name).to_owned());
                 Stored::Other { file, dtype }

@@ -7,7 +7,9 @@ mod finite;
 mod format;
 mod gguf;
 mod metadata;
+mod mxfp4;
 mod narrow;
+mod parts;
 mod safetensors;
 mod source;
 mod widen;
@@ -61,8 +63,9 @@ pub struct Tensor {
     pub shape: Vec<u64>,
     /// Byte range in the file.
     pub range: Range<u64>,
-    /// Scales and biases of [`Dtype::Affine`], one of each per group. `file` and `range` then refer to the codes.
-    pub scales: Option<Box<[FilePlace; 2]>>,
+    /// Beginnings of the blocks, if other tensors hold them: scales and biases of [`Dtype::Affine`], or exponents of [`Dtype::Mxfp4`].
+    /// `file` and `range` then refer to the codes.
+    pub scales: Vec<FilePlace>,
 }
 
 /// Byte range of a file.
@@ -93,8 +96,7 @@ impl Tensor {
     /// Returns the number of bytes in the files.
     pub fn bytes(&self) -> u64 {
         let bytes = |range: &Range<u64>| range.end - range.start;
-        bytes(&self.range)
-            + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
+        bytes(&self.range) + self.scales.iter().map(|place| bytes(&place.range)).sum::<u64>()
     }
 
     /// Returns the bytes per row. The header parsers check that rows are whole blocks.
@@ -107,9 +109,10 @@ impl Tensor {
 #[derive(Debug)]
 enum Stored {
     Usable(Tensor),
-    /// 32-bit words, which only a [`Quantization`] interprets as codes.
-    Words {
+    /// Integers that are codes or exponents of a quantised matrix, if other tensors complete it.
+    Integers {
         place: FilePlace,
+        dtype: ::safetensors::Dtype,
         shape: Vec<u64>,
     },
     /// Masks, rotary caches and other unsupported types, which are ignored unless the model requests them.
@@ -123,7 +126,7 @@ impl Stored {
     fn file(&self) -> &str {
         match self {
             Self::Usable(Tensor { file, .. })
-            | Self::Words { place: FilePlace { file, .. }, .. }
+            | Self::Integers { place: FilePlace { file, .. }, .. }
             | Self::Other { file, .. } => file,
         }
     }
@@ -147,7 +150,7 @@ impl<S: Source> Weights<S> {
         let mut weights = Self { source, file: SINGLE.into(), tensors: BTreeMap::new() };
         if let Some(bytes) = weights.source.size(SINGLE).await? {
             weights.add_file(SINGLE, bytes).await?;
-            return Ok(weights);
+            return weights.joined();
         }
         weights.file = INDEX.into();
         let Some(index) = read_small(&weights.source, INDEX, safetensors::MAX_HEADER).await? else {
@@ -155,7 +158,7 @@ impl<S: Source> Weights<S> {
             return Err(Error::NotFound { path: weights.source.name(), reason });
         };
         weights.add_shards(&index).await?;
-        Ok(weights)
+        weights.joined()
     }
 
     async fn add_shards(&mut self, index: &[u8]) -> Result<()> {
@@ -189,8 +192,10 @@ impl<S: Source> Weights<S> {
             let file = file.to_owned();
             let safetensors::Entry { dtype, shape, range } = entry;
             let stored = match usable(dtype) {
-                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range, scales: None }),
-                None if dtype == ::safetensors::Dtype::U32 => Stored::Words { place: FilePlace { file, range }, shape },
+                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range, scales: Vec::new() }),
+                None if matches!(dtype, ::safetensors::Dtype::U32 | ::safetensors::Dtype::U8) => {
+                    Stored::Integers { place: FilePlace { file, range }, dtype, shape }
+                }
                 None => Stored::Other { file, dtype: dtype.to_string() },
             };
             self.add(name, stored).map_err(refuse)?;
@@ -212,14 +217,6 @@ impl<S: Source> Weights<S> {
                 Err(WeightsRule::DuplicateAcrossShards { tensor, other })
             }
         }
-    }
-
-    /// Joins each three tensors of MLX's layout into one quantised matrix.
-    ///
-    /// # Errors
-    /// [`Error::BadWeights`] if the three do not agree.
-    pub fn join(&mut self, quantization: &Quantization) -> Result<()> {
-        quantization.join(&mut self.tensors)
     }
 
     /// Opens the GGUF file `file`, or all parts if its name is like `NAME-00001-of-0000N.gguf`. Reads and checks headers only. Returns the
@@ -322,7 +319,7 @@ impl<S: Source> Weights<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.tensors.iter().filter_map(|(name, stored)| match stored {
             Stored::Usable(tensor) => Some((name.as_str(), tensor)),
-            Stored::Words { .. } | Stored::Other { .. } => None,
+            Stored::Integers { .. } | Stored::Other { .. } => None,
         })
     }
 
@@ -354,9 +351,9 @@ impl<S: Source> Weights<S> {
             return Err(broken(file, rule));
         }
         let elements = tensor.row_elements();
-        let bytes = match &tensor.scales {
-            None => self.part(file, &tensor.range, tensor.row_bytes(), &rows).await?,
-            Some(scales) => self.groups(tensor, scales, &rows).await?,
+        let bytes = match tensor.scales.is_empty() {
+            true => self.part(file, &tensor.range, tensor.row_bytes(), &rows).await?,
+            false => self.blocks(tensor, &rows).await?,
         };
         match first_non_finite(*dtype, &bytes) {
             Some(index) => {
@@ -374,21 +371,6 @@ impl<S: Source> Weights<S> {
         read_exact(&self.source, file, at(rows.start)..at(rows.end)).await
     }
 
-    /// Reads rows of an affine tensor as blocks: each group's scale and bias, then its codes.
-    async fn groups(&self, tensor: &Tensor, [scales, biases]: &[FilePlace; 2], rows: &Range<u64>) -> Result<Vec<u8>> {
-        let Block { elements, bytes } = tensor.dtype.block();
-        let groups = tensor.row_elements() / elements as u64;
-        let (_, floats) = tensor.dtype.floats();
-        let (float, codes) = (floats.len() / 2, bytes - floats.len());
-        let size = |bytes: usize| groups * bytes as u64;
-        let scales = self.part(&scales.file, &scales.range, size(float), rows).await?;
-        let biases = self.part(&biases.file, &biases.range, size(float), rows).await?;
-        let stored = self.part(&tensor.file, &tensor.range, size(codes), rows).await?;
-        let floats = scales.chunks_exact(float).zip(biases.chunks_exact(float));
-        let groups = floats.zip(stored.chunks_exact(codes));
-        Ok(groups.flat_map(|((scale, bias), codes)| [scale, bias, codes]).flatten().copied().collect())
-    }
-
     /// Reads a whole small tensor as f32, row-major, all finite.
     pub async fn read_f32(&self, name: &str) -> Result<Vec<f32>> {
         let tensor = self.find(name)?;
@@ -401,8 +383,8 @@ fn tensor_of<'a>(stored: Option<&'a Stored>, name: &str, file: &str) -> Result<&
     let tensor = name.to_owned();
     match stored {
         Some(Stored::Usable(tensor)) => Ok(tensor),
-        Some(Stored::Words { place, .. }) => {
-            Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
+        Some(Stored::Integers { place, dtype, .. }) => {
+            Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.to_string() }))
         }
         Some(Stored::Other { file, dtype }) => {
             Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.clone() }))

@@ -2,6 +2,7 @@
 
 pub mod altered;
 pub mod blocks;
+pub mod experts;
 pub mod foreign;
 pub mod gguf;
 pub mod hub;

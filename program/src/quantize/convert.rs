@@ -92,7 +92,8 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
                 let shape = stacked.into_iter().chain(rows_there).chain((cols > 1).then_some(cols));
                 let shape = shape.map(|size| size as u64).collect();
                 let rows = vec![Default::default(); rows];
-                Made { shape, dtype, rows, transposed: from.transposed, elements, columns: None }
+                let transposed = weights.get(source).is_some_and(|tensor| from.is_transposed(tensor));
+                Made { shape, dtype, rows, transposed, elements, columns: None }
             });
             made.rows[row / each] = (source.clone(), (source_row / each) as u64);
         }

@@ -1,8 +1,9 @@
 //! Conversion of a folder to a folder: small files unchanged, matrices in another type or in MLX's layout.
 
 use super::{OutputFile, bad_type, portions, too_large, unwritable, write_rows};
-use foretoken::internals::model::{Plan, parse_config};
-use foretoken::internals::weights::{Dtype, Folder, Quantization, Source, Tensor, Weights, narrow, read_small, widen};
+use foretoken::internals::checkpoint;
+use foretoken::internals::model::{ModelSpec, Plan};
+use foretoken::internals::weights::{Dtype, Folder, Source, Tensor, narrow, read_small, widen};
 use foretoken::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -35,11 +36,13 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     }
     let missing = || Error::NotFound { path: source.name(), reason: format!("there is no {CONFIG}") };
     let config = read_small(&source, CONFIG, SMALL).await?.ok_or_else(missing)?;
-    let matrices = matrices(&config)?;
     let files = source.list().await?;
-    let mut weights = Weights::open(source).await?;
-    if let Some(quantization) = Quantization::parse(&config)? {
-        weights.join(&quantization)?;
+    let opened = checkpoint::open(source, None).await?;
+    let (matrices, weights) = (matrices(opened.spec()), opened.into_weights());
+    if weights.iter().any(|(_, tensor)| tensor.dtype == Dtype::Mxfp4) {
+        let allowed =
+            "a name that ends with .gguf: matrices stored in MXFP4 can be converted only to such a file".into();
+        return Err(Error::BadOption { option: "output".into(), value: output.display().to_string(), allowed });
     }
     let wanted = |name: &str, tensor: &Tensor| match (float, bits) {
         (Some(float), _) => To::Float(float),
@@ -89,13 +92,12 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     out.finish()
 }
 
-fn matrices(config: &[u8]) -> Result<BTreeSet<String>> {
-    let spec = parse_config(config, None)?;
-    let plans = [Some(Plan::new(&spec)), spec.mtp(|_| true).map(|layer| Plan::new(&layer))];
+fn matrices(spec: &ModelSpec) -> BTreeSet<String> {
+    let plans = [Some(Plan::new(spec)), spec.mtp(|_| true).map(|layer| Plan::new(&layer))];
     let matrices = plans.into_iter().flatten().flat_map(|plan| plan.matrices);
     let matrices = matrices.filter(|matrix| !matrix.layout.transposed && !matrix.is_router);
     let parts = matrices.flat_map(|matrix| matrix.layout.parts);
-    Ok(parts.filter(|part| part.experts == 1).map(|part| part.tensor).collect())
+    parts.filter(|part| part.experts == 1).map(|part| part.tensor).collect()
 }
 
 /// Returns the config with the new types of the weights.

@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use foretoken::internals::load::ModelFiles;
-use foretoken::internals::text::{DEFAULT, NAMED, Tokenizer, Vocabulary, named_file};
+use foretoken::internals::text::{DEFAULT, Tokenizer, Vocabulary};
 use foretoken::internals::weights::{Folder, Source, read_small};
 use foretoken::{Error, Result};
 use serde_json::Value;
@@ -122,9 +122,10 @@ pub(super) async fn put(files: &ModelFiles<Folder>, header: &mut Header) -> Resu
             header.count(&format!("tokenizer.ggml.{name}_token_id"), id as usize);
         }
     }
-    for (name, template) in templates(source, &config).await? {
+    let template = files.checkpoint.template().await?;
+    for (name, source) in template.iter().flat_map(|template| template.sources()) {
         let key = if name == DEFAULT { String::new() } else { format!(".{name}") };
-        header.text(&format!("tokenizer.chat_template{key}"), &template);
+        header.text(&format!("tokenizer.chat_template{key}"), source);
     }
     Ok(())
 }
@@ -178,30 +179,4 @@ fn scores(tokens: &[String], merges: &[(String, String)]) -> Vec<f32> {
     }
     let score = |token: &String| -(ranks.get(token).copied().unwrap_or(merges.len()) as f32);
     tokens.iter().map(score).collect()
-}
-
-/// Reads the chat templates, as pairs of name and source.
-async fn templates(source: &impl Source, config: &Value) -> Result<Vec<(String, String)>> {
-    let read = async |file: &str| {
-        let bytes = read_small(source, file, MOST).await?;
-        Ok::<_, Error>(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
-    };
-    if let Some(template) = read("chat_template.jinja").await? {
-        let mut all = vec![(DEFAULT.to_owned(), template)];
-        for name in NAMED {
-            all.extend(read(&named_file(name)).await?.map(|template| (name.to_owned(), template)));
-        }
-        return Ok(all);
-    }
-    let old = read("chat_template.json").await?.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    let template = match (&config["chat_template"], &old) {
-        (Value::Null, Some(old)) => &old["chat_template"],
-        (template, _) => template,
-    };
-    let named = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["template"].as_str()?.to_owned()));
-    Ok(match template {
-        Value::String(template) => vec![(DEFAULT.to_owned(), template.clone())],
-        Value::Array(list) => list.iter().filter_map(named).collect(),
-        _ => Vec::new(),
-    })
 }
