@@ -144,11 +144,8 @@ impl Adaptive {
     fn propose(&mut self, tokens: &[u32], room: usize) {
         for proposer in &mut self.text.proposers {
             let origin = proposer.origin();
-            let (acceptance, server) = (self.estimates.acceptance(origin), &mut self.server);
-            proposer.propose(tokens, room, MAX_LOOKAHEAD, |place, is_right| {
-                acceptance.learn_place(place, is_right);
-                server.iter_mut().filter(|_| place == 0).for_each(|server| server.learn(origin, is_right));
-            });
+            let acceptance = self.estimates.acceptance(origin);
+            proposer.propose(tokens, room, MAX_LOOKAHEAD, |place, is_right| acceptance.learn_place(place, is_right));
         }
         if self.text.length == 0 {
             let interruption = if self.server.is_some() { self.estimates.costs.waiting() } else { 0.0 };
@@ -159,8 +156,7 @@ impl Adaptive {
 
     /// Returns the cost until the server streams again after a draft, in target forwards; 0 if none streams.
     fn interruption(&self) -> f64 {
-        let streams = self.server.as_ref().is_some_and(|server| server.is_streaming);
-        if streams { self.estimates.costs.waiting() } else { 0.0 }
+        self.server.as_ref().map_or(0.0, |server| server.interruption(self.estimates.costs.waiting()))
     }
 
     /// Returns the draft model's offer for a round of at most `most` draft tokens.
@@ -175,10 +171,7 @@ impl Adaptive {
     /// Returns the offer of a CPU drafter for a round of at most `most` draft tokens; `None`: no tokens.
     fn offer_of(&self, proposer: &Proposer, most: usize) -> Option<Offer> {
         let drafter = proposer.origin();
-        let credit = self
-            .server
-            .as_ref()
-            .map_or((proposer.credit() - self.text.waited).max(0.0), |server| server.credit(drafter));
+        let credit = (proposer.credit - self.text.waited).max(0.0);
         let candidates = || self.estimates.candidates(drafter, most, self.interruption());
         (most > 0).then(|| Offer { candidates: candidates(), reading: 0.0, credit })
     }

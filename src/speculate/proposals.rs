@@ -1,12 +1,13 @@
 //! Proposals of drafters on the CPU, compared with the text that follows, verified or not. So learning about them costs no rounds.
 
+use super::budget::MAX_SAVED;
 use super::{Drafter, Origin};
 use crate::target::Draft;
 
-/// Number of consecutive proposals whose first token was right, after which each further one adds to the credit.
-const TRUSTED: usize = 5;
-/// Target forwards that each of these adds.
-const CREDIT: f64 = 0.4;
+/// Target forwards of credit that a drafter gains for each proposal whose first token the text confirmed.
+const CREDIT: f64 = 0.5;
+/// Credit at first, and after each wrong first token.
+const DOUBT: f64 = -1.5;
 
 /// A drafter on the CPU with its proposals.
 pub(super) struct Proposer {
@@ -15,8 +16,9 @@ pub(super) struct Proposer {
     pub proposal: Vec<u32>,
     /// Length of its latest proposal that was not empty.
     pub usual: usize,
-    /// Consecutive proposals whose first token the text confirmed.
-    confirmed: usize,
+    /// Target forwards that a draft may lose in addition to the budget, which trials of a draft model or an unlucky first draft may have
+    /// used up.
+    pub credit: f64,
     /// Proposals that the text has not fully confirmed or refuted yet.
     open: Vec<Open>,
 }
@@ -46,30 +48,23 @@ impl Open {
 
 impl Proposer {
     pub fn new(drafter: Box<dyn Drafter>) -> Self {
-        Self { drafter, proposal: Vec::new(), usual: 0, confirmed: 0, open: Vec::new() }
+        Self { drafter, proposal: Vec::new(), usual: 0, credit: DOUBT, open: Vec::new() }
     }
 
     pub fn origin(&self) -> Origin {
         self.drafter.origin()
     }
 
-    /// Returns the target forwards that a draft may lose in addition to the budget, which trials of a draft model or an unlucky first
-    /// draft may have used up.
-    pub fn credit(&self) -> f64 {
-        CREDIT * self.confirmed.saturating_sub(TRUSTED) as f64
-    }
-
     /// Compares earlier proposals with the text, as [`Open::compare`] does, and collects a new one of at most `most` tokens.
     pub fn propose(&mut self, text: &[u32], room: usize, most: usize, mut learn: impl FnMut(usize, bool)) {
-        let mut confirmed = self.confirmed;
+        let credit = &mut self.credit;
         let mut compared = |place, is_right| {
             if place == 0 {
-                confirmed = if is_right { confirmed + 1 } else { 0 };
+                *credit = if is_right { MAX_SAVED.min(*credit + CREDIT) } else { DOUBT };
             }
             learn(place, is_right);
         };
         self.open.retain_mut(|open| open.compare(text, &mut compared));
-        self.confirmed = confirmed;
         self.proposal = match self.drafter.draft(text, room).cut(most) {
             Draft::Tokens(tokens) => tokens,
             Draft::Model(_) => Vec::new(),
