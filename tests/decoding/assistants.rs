@@ -7,9 +7,10 @@ use common::{gpu, path, run, safetensors, tempfile};
 use foretoken::internals::backend::Device;
 use foretoken::internals::model::{HiddenStates, parse_config};
 use foretoken::internals::session::{Progress, Session};
-use foretoken::internals::weights::{Folder, InMemory};
+use foretoken::internals::weights::{Folder, InMemory, Source};
 use foretoken::{DrafterChoice, GenerateOptions, LoadOptions, Origin, Prompt, ResponseFormat, Schedule, Stats, UseMtp};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -38,7 +39,7 @@ fn a_session_uses_the_layer_unless_it_is_told_not_to() {
     let (folder, gpu) = (folder(), gpu());
     let files = || Folder::open(folder.path()).unwrap();
     let load = |device: Device, options: &LoadOptions| {
-        run(Session::load(device, files(), None::<Folder>, options, &mut |_, _| ()))
+        run(Session::load(device, Box::new(files()), None, options, &mut |_, _| ()))
     };
     let drafts = GenerateOptions::new()
         .max_new_tokens(40)
@@ -70,9 +71,9 @@ fn a_session_uses_the_layer_unless_it_is_told_not_to() {
     }
     let tales = Folder::open(path("models/tales/target")).unwrap();
     let must = LoadOptions::new().use_mtp(UseMtp::Yes);
-    let missing = run(Session::load(&gpu, tales.clone(), None::<Folder>, &must, &mut |_, _| ())).err().unwrap();
+    let missing = run(Session::load(&gpu, Box::new(tales.clone()), None, &must, &mut |_, _| ())).err().unwrap();
     assert!(missing.to_string().contains("has no MTP layer"), "{missing}");
-    let both = run(Session::load(&gpu, files(), Some(tales), &must, &mut |_, _| ())).err().unwrap();
+    let both = run(Session::load(&gpu, Box::new(files()), Some(Box::new(tales)), &must, &mut |_, _| ())).err().unwrap();
     assert!(both.to_string().contains("with an assistant model"), "{both}");
 }
 
@@ -83,7 +84,9 @@ fn write_with(target: &Path, drafter: InMemory, case: &Case, device: Device) -> 
         .drafter(DrafterChoice::DraftModel)
         .num_assistant_tokens_schedule(Schedule::Constant);
     let target = with_tokenizer(target);
-    let mut session = run(Session::load(device, target, Some(drafter), &LoadOptions::new(), &mut |_, _| ())).unwrap();
+    let mut session =
+        run(Session::load(device, Box::new(target), Some(Box::new(drafter)), &LoadOptions::new(), &mut |_, _| ()))
+            .unwrap();
     let mut origins = Vec::new();
     let mut on_token = |progress: Progress<'_>| {
         if let Progress::Token(token) = progress {
@@ -120,6 +123,86 @@ fn an_assistant_is_recognised_by_its_files() {
     }
 }
 
+/// Loads a target with a trained drafter of this kind, or alone.
+fn with_drafter(kind: &str, is_used: bool, device: &Device, max_context: usize) -> Session {
+    let gemma = path("tests/golden/drafters/gemma4-assistant");
+    let (target, drafter) = match kind {
+        "mtp" => (with_tokenizer(&path(FOLDER)), None),
+        "assistant" => (with_tokenizer(&gemma.join("target")), Some(gemma.join("assistant"))),
+        block => (with_tokenizer(&path("models/tales/target")), Some(path("tests/golden/drafters").join(block))),
+    };
+    let drafter = drafter.filter(|_| is_used).map(|folder| Box::new(without(&folder, "none")) as Box<dyn Source>);
+    let use_mtp = if is_used { UseMtp::Auto } else { UseMtp::No };
+    let options = LoadOptions::new().use_mtp(use_mtp).max_context(max_context);
+    run(Session::load(device.clone(), Box::new(target), drafter, &options, &mut |_, _| ())).unwrap()
+}
+
+/// Greedy and sampled texts, structured output, cached prompts, saved conversations, the end of the context and a lost device.
+#[test]
+fn no_trained_drafter_changes_a_text_in_any_way() {
+    const CONTEXT: usize = 72;
+    let gpu = gpu();
+    let greedy = GenerateOptions::new()
+        .max_new_tokens(10)
+        .drafter(DrafterChoice::DraftModel)
+        .num_assistant_tokens_schedule(Schedule::Constant);
+    let sampled = greedy.clone().do_sample(true).temperature(0.8).seed(7);
+    let format = json!({ "type": "regex", "regex": "[\u{4e00}-\u{4ec0}]*" });
+    let formed = greedy.clone().response_format(ResponseFormat(format.as_object().unwrap().clone()));
+    let longest = greedy.clone().max_new_tokens(CONTEXT);
+    for kind in ["mtp", "dflash", "dspark", "assistant"] {
+        for device in [Device::cpu(), Device::from(&gpu)] {
+            let is_gpu = matches!(device, Device::Gpu(_));
+            let begin = |is_used: bool| with_drafter(kind, is_used, &device, CONTEXT);
+            let (mut plain, mut session) = (begin(false), begin(true));
+            let accepted = Cell::new(0);
+            let write = |session: &mut Session, text: &[u32], options: &GenerateOptions| {
+                let found =
+                    run(session.generate(&Prompt::Tokens(text.into()), options, &mut |_| ControlFlow::Continue(())));
+                let found = found.unwrap();
+                accepted.set(accepted.get() + found.stats.num_accepted_draft_tokens);
+                found.token_ids
+            };
+            let prompt: Vec<u32> = (20..40).collect();
+            // A software GPU takes long.
+            let ways = if is_gpu { vec![&formed] } else { vec![&greedy, &sampled, &formed, &longest] };
+            for options in ways {
+                let first = write(&mut plain, &prompt, options);
+                assert_eq!(write(&mut session, &prompt, options), first, "{kind}");
+                let more = [&prompt[..], &first[..first.len().min(8)]].concat();
+                assert_eq!(write(&mut session, &more, options), write(&mut plain, &more, options), "{kind}, cached");
+            }
+            if is_gpu {
+                let device = session.engine().gpu().unwrap().clone();
+                let expected = write(&mut plain, &prompt, &greedy);
+                let mut seen = 0;
+                let mut lose = |progress: Progress<'_>| {
+                    seen += usize::from(matches!(progress, Progress::Token(_)));
+                    if seen == 3 {
+                        device.destroy();
+                    }
+                    ControlFlow::Continue(())
+                };
+                let found = run(session.generate(&Prompt::Tokens(prompt.clone()), &greedy, &mut lose)).unwrap();
+                assert_eq!(found.token_ids, expected, "{kind}, after a loss");
+                assert_eq!(found.stats.warnings.len(), 1, "{kind}: {:?}", found.stats.warnings);
+                break;
+            }
+            assert!(accepted.get() > 0, "{kind}");
+            let mut layers = Vec::new();
+            let mut keep = async |_, bytes: Vec<u8>| {
+                layers.push(bytes);
+                Ok(())
+            };
+            let saved = run(session.save(&Prompt::Tokens(prompt.clone()), &greedy, &mut keep)).unwrap();
+            let mut other = begin(true);
+            assert!(run(other.restore(&saved, &mut async |layer: usize| Ok(layers[layer].clone()))).unwrap(), "{kind}");
+            let more = [&saved[..], &[50, 51]].concat();
+            assert_eq!(write(&mut other, &more, &greedy), write(&mut plain, &more, &greedy), "{kind}, restored");
+        }
+    }
+}
+
 /// A drafter that is broken, incomplete or of another target costs a warning, never the text.
 #[test]
 fn a_broken_assistant_costs_a_warning_and_never_the_text() {
@@ -149,8 +232,8 @@ fn a_broken_assistant_costs_a_warning_and_never_the_text() {
     }
     let alone = run(Session::load(
         Device::cpu(),
-        without(&dspark, "none"),
-        None::<InMemory>,
+        Box::new(without(&dspark, "none")),
+        None,
         &LoadOptions::new(),
         &mut |_, _| (),
     ));
@@ -265,7 +348,7 @@ fn a_broken_layer_costs_a_warning_and_never_the_text() {
         for device in [Device::from(&gpu()), Device::cpu()] {
             let load = LoadOptions::new();
             let mut session =
-                run(Session::load(device, source.clone(), None::<InMemory>, &load, &mut |_, _| ())).unwrap();
+                run(Session::load(device, Box::new(source.clone()), None, &load, &mut |_, _| ())).unwrap();
             let found = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
             assert_eq!(found.token_ids, cases()[2].text[..30]);
             let warnings = &found.stats.warnings;

@@ -72,7 +72,7 @@ impl CpuBackend {
             if let Some(constraint) = constraint {
                 mask(&mut row, &constraint.borrow_mut().masks(&text, &[])?);
             }
-            let (id, confident) = choose_draft(&mut row, sampling, &text)
+            let (id, is_likely) = choose_draft(&mut row, sampling, &text)
                 .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position })?;
             let goes_on = match constraint {
                 Some(constraint) => constraint.borrow_mut().goes_on(&text, id)?,
@@ -80,7 +80,7 @@ impl CpuBackend {
             };
             logits.push(row);
             text.push(id);
-            Ok((id, confident && goes_on))
+            Ok((id, is_likely, goes_on))
         };
         let reads_context = self.drafting.reads_context();
         model.take_kv(&mut self.target, self.cached.len());
@@ -102,8 +102,12 @@ impl CpuBackend {
                         if confidence.is_some_and(|confidence| confidence < sampling.confidence) {
                             break;
                         }
-                        let (id, goes_on) = choose_next(logits.row(0), position + last + row)?;
-                        guesses.push((id, goes_on || confidence.is_some()));
+                        let (id, is_likely, goes_on) = choose_next(logits.row(0), position + last + row)?;
+                        guesses.push((id, goes_on && (is_likely || confidence.is_some())));
+                        // Nothing may follow the end of a constrained text.
+                        if !goes_on {
+                            break;
+                        }
                         before = id;
                     }
                     Ok(guesses)
@@ -114,7 +118,8 @@ impl CpuBackend {
                 let step = async |position, tokens: &[u32], states| {
                     let last = tokens.len() - 1;
                     let rows = model.forward(tokens, position, states, last..last + 1)?;
-                    choose_next(rows.row(0), position + last)
+                    let (id, is_likely, goes_on) = choose_next(rows.row(0), position + last)?;
+                    Ok((id, is_likely && goes_on))
                 };
                 self.drafting.draft_tokens(&self.cached, pending, [count, room], step).await
             }
