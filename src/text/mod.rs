@@ -5,6 +5,7 @@
 
 mod chat;
 mod filters;
+mod formats;
 mod jinja;
 mod message;
 mod python;
@@ -16,10 +17,11 @@ mod translate;
 mod vocabulary;
 
 pub use chat::ChatInput;
+pub use formats::{ReasoningFormat, ToolFormat};
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
-pub use template::{ChatTemplate, ReasoningFormat, ToolFormat};
+pub use template::ChatTemplate;
 pub use template::{DEFAULT, NAMED, named_file};
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;

@@ -7,7 +7,6 @@ use minijinja::{
     syntax::SyntaxConfig,
     value::{Kwargs, ValueKind},
 };
-use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
 
@@ -15,71 +14,12 @@ use super::{
     ChatInput, Message, Tokenizer,
     chat::{END, refuse, until_the_end},
     filters::{add_builtins, add_filters},
+    formats::{HARMONY, ReasoningFormat, ToolFormat},
     jinja::translate,
     message::{Fields, view},
     python::{method, number, strftime, tojson},
 };
 use crate::error::{Error, Result};
-
-/// Format of a model's tool calls, recognised by its chat template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolFormat {
-    /// `<tool_call>{"name", "arguments"}</tool_call>`: Hermes, Qwen, SmolLM.
-    Hermes,
-    /// `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3.5, Qwen3-Coder.
-    Xml,
-    /// `{"name", "parameters"}`, optionally after `<|python_tag|>`: Llama 3.
-    Llama,
-    /// `[TOOL_CALLS][{"name", "arguments"}]`.
-    Mistral,
-    /// `[TOOL_CALLS]name[ARGS]{}`: later Mistral models.
-    MistralArgs,
-    /// `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`: FunctionGemma.
-    Gemma,
-    /// `<|tool_call>call:name{key:<|"|>text<|"|>}<tool_call|>`: Gemma 4.
-    Gemma4,
-    /// `<|tool_call_start|>[name(key="text")]<|tool_call_end|>`, or JSON between the marks: LFM2.
-    Lfm2,
-    /// A message `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{}`: gpt-oss.
-    Harmony,
-}
-
-/// Text in a template that identifies a format. The first match counts.
-const TOOL_FORMATS: [(&str, ToolFormat); 10] = [
-    (HARMONY, ToolFormat::Harmony),
-    ("<|tool_call>", ToolFormat::Gemma4),
-    ("<|tool_call_start|>", ToolFormat::Lfm2),
-    ("<|tool_list_start|>", ToolFormat::Lfm2),
-    ("<start_function_call>", ToolFormat::Gemma),
-    ("[ARGS]", ToolFormat::MistralArgs),
-    ("[TOOL_CALLS]", ToolFormat::Mistral),
-    ("<parameter=", ToolFormat::Xml),
-    ("<tool_call>", ToolFormat::Hermes),
-    ("\"parameters\": ", ToolFormat::Llama),
-];
-
-/// Format of a model's thoughts before its answer, recognised by its chat template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReasoningFormat {
-    /// `<think>...</think>`.
-    Think,
-    /// `[THINK]...[/THINK]`: Ministral 3.
-    Brackets,
-    /// `<|channel>thought ... <channel|>`: Gemma 4.
-    Channel,
-    /// Messages, each with a channel: gpt-oss.
-    Harmony,
-}
-
-/// Text in a template that identifies a format. The first match counts.
-const REASONING_FORMATS: [(&str, ReasoningFormat); 4] = [
-    (HARMONY, ReasoningFormat::Harmony),
-    ("<|channel>", ReasoningFormat::Channel),
-    ("[THINK]", ReasoningFormat::Brackets),
-    ("think>", ReasoningFormat::Think),
-];
 
 /// Returns a message's fields under the template's names: thoughts may be `thinking`, or have no name.
 fn fitted(fields: &Map<String, Json>, source: &str) -> Map<String, Json> {
@@ -97,9 +37,6 @@ fn fitted(fields: &Map<String, Json>, source: &str) -> Map<String, Json> {
     }
     fields
 }
-
-/// Mark of a message's channel in Harmony.
-const HARMONY: &str = "<|channel|>";
 
 const MAX_SOURCE: usize = 64 << 10;
 const MAX_OUTPUT: usize = 4 << 20;
@@ -186,13 +123,13 @@ impl ChatTemplate {
     /// Returns the format of tool calls; `None` if the template does not use a known one.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         let source = self.sources.get("tool_use").or_else(|| self.sources.get(DEFAULT))?;
-        TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
+        ToolFormat::find(source)
     }
 
     /// Returns the format of thoughts; `None` if the template does not mention any.
     pub fn reasoning_format(&self) -> Option<ReasoningFormat> {
         let source = self.sources.get(DEFAULT).or_else(|| self.sources.get("tool_use"))?;
-        REASONING_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
+        ReasoningFormat::find(source)
     }
 
     /// Returns the end-of-text token from `tokenizer_config.json` and the token that the template writes after an answer.
