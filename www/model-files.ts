@@ -43,13 +43,14 @@ export function openFiles(
     else if (!folder.pathname.endsWith("/")) folder.pathname += "/";
     return new ServerFiles(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
   }
-  if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
-  const { endpoint = "https://huggingface.co", revision = "main", token } = options;
+  const [, name, revision = options.revision ?? "main"] = /^([\w.-]+\/[\w.-]+)(?:@(.+))?$/.exec(text) ?? [];
+  if (!name) throw refused();
+  const { endpoint = "https://huggingface.co", token } = options;
   const [hub, commit] = [endpoint.replace(/\/+$/, ""), encodeURIComponent(revision)];
   // The files of a full commit id never change.
   const pinned = /^[0-9a-f]{40}$/.test(revision);
-  const listing = `${hub}/api/models/${text}/revision/${commit}`;
-  return new ServerFiles(text, `${hub}/${text}/resolve/${commit}/`, { ...options, key: token, pinned, listing });
+  const listing = `${hub}/api/models/${name}/revision/${commit}`;
+  return new ServerFiles(text, `${hub}/${name}/resolve/${commit}/`, { ...options, key: token, pinned, listing });
 }
 
 class PickedFiles implements Files {

@@ -26,14 +26,15 @@ export async function readLoad(method: "load" | "inspect", model: Model | Server
   if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
   const base = platform.base();
   const { url, model: name, api_key, tokenizer } = (model as any)?.url ? (model as any) : { tokenizer: model };
+  const target = await portable(url ? "tokenizer" : "model", tokenizer, rest, "file");
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
   const inPage = platform.startWorker === startWorker;
   if (method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu) throw (await onDemand(import("./error-hints.js"))).noGpu();
   const isAlone = shared && inPage && typeof worker !== "function" && (!globalThis.SharedWorker || globalThis.origin === "null");
   const args: Loading = {
-    model: portable(url ? "tokenizer" : "model", tokenizer),
+    model: target,
     server: url && { urls: [url].flat().map((one) => absolute("url", one, base)), model: String(name ?? ""), api_key },
-    assistant: assistant_model && portable("assistant_model", assistant_model),
+    assistant: assistant_model && (await portable("assistant_model", assistant_model, rest, "assistant_file")),
     wasm: wasm && absolute("wasm", wasm, base),
     hub: { endpoint, revision, token, cache },
     base,
@@ -85,10 +86,22 @@ export function absolute(option: string, address: string | URL, base?: string) {
   }
 }
 
-function portable(option: string, model: any): Source {
-  if (model instanceof URL) return model.href;
-  const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
-  const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
-  if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
-  return typeof files === "string" ? platform.path(files) : files;
+/** Splits the name of a model on the Hub, or the address of a page there, into the model and its file. */
+function split(model: string): [model: string, file?: string] {
+  const page = /^https:\/\/(?:huggingface\.co|hf\.co)\/([\w.-]+\/[\w.-]+)(?:\/(?:tree|blob)\/([^/?#]+)(?:\/([^?#]+))?)?\/?(?:[?#].*)?$/;
+  const [, name, revision, file] = page.exec(model) ?? /^([\w.-]+\/[\w.-]+)(?:@([^:]+))?(?::(.+))?$/.exec(model) ?? ["", model];
+  return [revision ? `${name}@${decodeURIComponent(revision)}` : name, file && decodeURIComponent(file)];
+}
+
+/** Returns a model as the worker gets it. Its file, if its name has one, is set as this option. */
+async function portable(option: string, model: any, options: any, fileOption: "file" | "assistant_file"): Promise<Source> {
+  const picked = typeof model?.getFile === "function" ? await model.getFile() : model;
+  if (picked instanceof Blob) return [picked as File];
+  const files = typeof FileList !== "undefined" && picked instanceof FileList ? [...picked] : picked;
+  if (Array.isArray(files) ? files.every((file) => file instanceof Blob) : files?.getFileHandle) return files;
+  if (typeof files !== "string" && !(files instanceof URL)) throw badOption(option, model, "owner/name on the Hub, a URL, files");
+  const [name, file] = split(String(files));
+  if (file && (options[fileOption] ?? file) !== file) throw badOption(fileOption, options[fileOption], `${file}, as in the model's name`);
+  if (file) options[fileOption] = file;
+  return files instanceof URL ? name : platform.path(name);
 }

@@ -53,7 +53,14 @@ export const tests = {
   async "a GGUF file by its name on the Hub, by its address and picked writes what its folder does"() {
     await page.evaluate(() => document.body.append(Object.assign(document.createElement("input"), { type: "file", id: "gguf" })));
     await page.setInputFiles("#gguf", { name: SMALL, mimeType: "application/octet-stream", buffer: small });
-    const { texts, warnings, several } = await page.evaluate(async (name) => {
+    const { texts, warnings, inspected, two, several } = await page.evaluate(async (name) => {
+      const stored = async (file) => {
+        const handle = await (await navigator.storage.getDirectory()).getFileHandle(name, { create: true });
+        const writable = await handle.createWritable();
+        await writable.write(file);
+        await writable.close();
+        return handle;
+      };
       const hub = { endpoint: `${location.origin}/repositories` };
       const [texts, warnings] = [[], []];
       for (const [model, options] of [
@@ -68,7 +75,22 @@ export const tests = {
         warnings.push(...engine.warnings);
         engine.close();
       }
-      return { texts, warnings, several: await failed(Engine.load("owner/tales", hub)) };
+      const inspected = [];
+      const [picked] = document.getElementById("gguf").files;
+      for (const model of [
+        `/stored/${name}`,
+        // In one name, as natively; the addresses of pages; one file; a handle.
+        "owner/tales:*F16.gguf",
+        `owner/tales@main:${name}`,
+        `https://huggingface.co/owner/tales/blob/main/${name}?download=true`,
+        new URL(`https://huggingface.co/owner/tales/tree/main/${name}`),
+        picked,
+        await stored(picked),
+      ]) {
+        inspected.push((await Engine.inspect(model, { ...hub, cache: false })).tensors);
+      }
+      const two = await failed(Engine.inspect(`owner/tales:${name}`, { ...hub, file: "other.gguf" }));
+      return { texts, warnings, inspected, two, several: await failed(Engine.load("owner/tales", hub)) };
     }, SMALL);
     check(texts[0].length > 20, texts[0]);
     equal(
@@ -76,7 +98,13 @@ export const tests = {
       texts.map(() => texts[0]),
       "texts",
     );
-    equal(several?.detail.option, "file", several?.message);
+    check(inspected[0].count > 10, JSON.stringify(inspected[0]));
+    equal(
+      inspected,
+      inspected.map(() => inspected[0]),
+      "files by other names",
+    );
+    equal([several?.detail.option, two?.detail.option], ["file", "file"], `${several?.message}; ${two?.message}`);
     check(warnings.length === 1 && warnings[0].includes("assistant_file: none is not allowed"), `warnings: ${warnings}`);
   },
 

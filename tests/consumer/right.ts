@@ -24,7 +24,8 @@ import "foretoken/worker";
 
 declare const files: FileList;
 declare const folder: FileSystemDirectoryHandle;
-const models: Model[] = ["owner/name", new URL("https://example.com/model/"), files, [...files], folder];
+declare const handle: FileSystemFileHandle;
+const models: Model[] = ["owner/name", new URL("https://example.com/model/"), files, [...files], files[0]!, folder, handle];
 
 const loading: LoadOptions = {
   assistant_model: "./draft",
