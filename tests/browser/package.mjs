@@ -43,8 +43,8 @@ export const before = async () => {
   ]) {
     const code = readFileSync(inside(name, file), "utf8");
     const changed = code
-      .replace(/"HuggingFaceTB\/[^"]*"/g, '"/draft/"')
-      .replace(/(max_new_tokens|maxOutputTokens): \d+/, "$1: 24")
+      .replace(/"(HuggingFaceTB|QuantFactory)\/[^"]*"/g, '"/draft/"')
+      .replace(/(max_new_tokens|max_tokens|maxOutputTokens): \d+/, "$1: 24")
       .replace(/^( *)for await .*$/m, '$&\n$1document.title = "written";');
     check(changed.includes('"/draft/"'), `${name} loads no model`);
     writeFileSync(inside(name, file), changed);

