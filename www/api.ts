@@ -43,8 +43,11 @@ export type PrefillProgress = {
   total: number;
 };
 
-/** A Hub id (`owner/name`), the URL of a folder or of a GGUF file (starts with `/`, `./` or a scheme), or files that the user picked. */
-export type Model = string | URL | readonly File[] | FileList | FileSystemDirectoryHandle;
+/**
+ * A model of the Hub (`owner/name[@revision][:file]`, or the address of its page or of a file's page there), the URL of a folder or of a GGUF
+ * file (starts with `/`, `./` or a scheme), or what the user picked: files, one file, a file's or a folder's handle.
+ */
+export type Model = string | URL | File | readonly File[] | FileList | FileSystemFileHandle | FileSystemDirectoryHandle;
 
 /**
  * A server with OpenAI's API: vLLM, SGLang, llama.cpp, Ollama, OpenAI, ... It serves `chat.completions`, `chat` and `generate`. Other calls
@@ -356,6 +359,8 @@ export type GenerateOptions = {
    */
   context?: "error" | "shift";
   // End of what is written
+  /** OpenAI's name of `max_new_tokens`. */
+  max_tokens?: number;
   /** Called as the chunks of a long prompt are read. */
   onProgress?: (progress: PrefillProgress) => void;
   /**

@@ -6,6 +6,15 @@ import type { Engine } from "./engine.js";
 /** `messages` are earlier messages, for example a system message. The other options apply to all answers. */
 export type ConversationOptions = { messages?: readonly Message[] } & Omit<GenerateOptions, "signal" | "onProgress">;
 
+/** Options that choose how tokens are drawn. */
+const SAMPLING = ["do_sample", "temperature", "top_k", "top_p", "min_p", "seed"] as const;
+
+/**
+ * Lets the model's makers choose how tokens are drawn, unless an option does: many small models repeat themselves if they always take the
+ * likeliest token.
+ */
+const sampled = (options: GenerateOptions): GenerateOptions => (SAMPLING.some((name) => options[name] != null) ? options : { ...options, do_sample: "model" });
+
 const BUSY = () => badOption("messages", "another turn", "one turn after the other: await the result of the one before, or abort it");
 
 /** Returns an answer that fails before it begins. */
@@ -36,7 +45,8 @@ export class Conversation {
   }
 
   /**
-   * Adds a message of the user and generates the answer, as {@link Engine.generate} does. The answer, even an aborted one, is added to the
+   * Adds a message of the user and generates the answer, as {@link Engine.generate} does, but with the sampling that the model's makers
+   * recommend, if no option of sampling is given. The answer, even an aborted one, is added to the
    * messages at its end. Without an answer the user's message is removed.
    */
   send(message: string | Message, options?: GenerateOptions): GenerationStream {
@@ -81,7 +91,7 @@ export class Conversation {
   #answer(options: GenerateOptions | undefined, undo: () => void): GenerationStream {
     this.#isWriting = true;
     // The engine refuses a function.
-    const stream = this.#engine.generate(this.messages, typeof options === "function" ? options : { ...this.#options, ...options });
+    const stream = this.#engine.generate(this.messages, typeof options === "function" ? options : sampled({ ...this.#options, ...options }));
     const keep = (content: string | undefined) => {
       this.#isWriting = false;
       if (content) this.messages.push({ role: "assistant", content });

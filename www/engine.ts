@@ -209,7 +209,12 @@ export class Engine {
       },
       [Symbol.asyncIterator]: () => reader,
     };
-    return { result, [Symbol.asyncIterator]: () => reader };
+    const stream = { result, [Symbol.asyncIterator]: () => reader };
+    // It would be undefined.
+    const get = () => {
+      throw badOption("text", "of a running generation", "(await engine.generate(prompt).result).text");
+    };
+    return Object.defineProperty(stream, "text", { get });
   }
 
   /**
@@ -290,6 +295,11 @@ export class Engine {
   /** Ends the worker and frees the GPU's memory. Running and later calls reject with `aborted`. */
   close() {
     this.#close(aborted());
+  }
+
+  /** Closes the engine at the end of a block (`using engine = await Engine.load(...)`). */
+  [Symbol.dispose]() {
+    this.close();
   }
 
   #close(reason: ForetokenError) {

@@ -48,7 +48,8 @@ pub(super) struct ChatArgs {
 
 pub(super) async fn run(args: &ChatArgs, json: bool) -> Result<(), Failure> {
     let load = args.models.options()?;
-    let options = args.long_chats.set(args.generation.options()?)?;
+    let mut options = args.long_chats.set(args.generation.options()?)?;
+    options.sampling.as_recommended();
     let generator = args.models.load(&load).await?;
     let mut chat = ChatLoop {
         generator,

@@ -139,6 +139,8 @@ fn arg(option: Declared) -> Arg {
     if option.kind == Kind::Flag {
         return arg.action(ArgAction::SetTrue);
     }
+    // OpenAI's name.
+    let arg = if option.name == "max_new_tokens" { arg.visible_alias("max-tokens") } else { arg };
     let (value_name, _) = syntax(&option.kind);
     let is_flag_too = value_name.contains("true|false");
     let arg = arg.value_name(value_name).allow_negative_numbers(true);

@@ -15,7 +15,8 @@ pub struct Chat {
 }
 
 impl Chat {
-    pub(super) fn new(engine: Engine, options: GenerateOptions) -> Self {
+    pub(super) fn new(engine: Engine, mut options: GenerateOptions) -> Self {
+        options.sampling.as_recommended();
         Self { engine, options, messages: Vec::new() }
     }
 

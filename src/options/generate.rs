@@ -13,11 +13,22 @@ impl GenerateOptions {
         Self::default()
     }
 
-    /// Reads options by name from an object, without groups. Missing and null options keep their defaults.
+    /// Reads options by name from an object, without groups. Missing and null options keep their defaults. `max_tokens` is OpenAI's name of
+    /// `max_new_tokens`.
     ///
     /// # Errors
-    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
-    pub fn from_json(given: Value) -> Result<Self> {
+    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, a value of another type, or two values of one option.
+    pub fn from_json(mut given: Value) -> Result<Self> {
+        const NAMES: [&str; 2] = ["max_tokens", "max_new_tokens"];
+        if let Some(given) = given.as_object_mut()
+            && let Some(most) = given.shift_remove(NAMES[0]).filter(|most| !most.is_null())
+        {
+            let own = given.entry(NAMES[1]).or_insert(Value::Null);
+            if ![&Value::Null, &most].contains(&&*own) {
+                return bad(NAMES[0], most, "the value of max_new_tokens, which is the same option");
+            }
+            *own = most;
+        }
         read(&given)
     }
 
@@ -43,14 +54,6 @@ impl GenerateOptions {
 
 options! {
     /// Options of a generation. The groups are fields; the methods set the options of all groups.
-    ///
-    /// ```
-    /// use foretoken::{GenerateOptions, Schedule};
-    ///
-    /// let options = GenerateOptions::new().max_new_tokens(200).do_sample(true).temperature(0.7);
-    /// assert_eq!(options.sampling.temperature, Some(0.7));
-    /// assert_eq!(options.drafting.num_assistant_tokens_schedule, Schedule::Adaptive);
-    /// ```
     pub struct GenerateOptions set by GenerateOptions {
         /// Maximum number of tokens to generate.
         max_new_tokens: usize [1..] = 256,

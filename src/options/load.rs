@@ -55,13 +55,6 @@ impl LoadOptions {
 
 options! {
     /// Options of loading a model and its draft model. The group is a field; the methods set all options.
-    ///
-    /// ```
-    /// use foretoken::{DeviceChoice, LoadOptions};
-    ///
-    /// let options = LoadOptions::new().device(DeviceChoice::Cpu).max_context(8192);
-    /// assert_eq!(options.context.max_context, Some(8192));
-    /// ```
     pub struct LoadOptions set by LoadOptions {
         /// Device of the models; in a page, `sp_degree` above 1 requires GPUs.
         device: DeviceChoice = DeviceChoice::Auto,

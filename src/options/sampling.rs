@@ -144,18 +144,27 @@ impl SamplingOptions {
         Ok(())
     }
 
+    /// Lets the model's files choose how tokens are drawn, unless an option does. Many small models repeat themselves if they always take the
+    /// likeliest token.
+    #[doc(hidden)]
+    pub fn as_recommended(&mut self) {
+        if self.do_sample == DoSample::Auto && self.temperature.is_none() && !self.is_random() {
+            self.do_sample = DoSample::Model;
+        }
+    }
+
+    fn is_random(&self) -> bool {
+        self.top_k.is_some() || self.top_p.is_some() || self.min_p.is_some() || self.seed.is_some()
+    }
+
     /// Returns true if tokens are drawn at random; `model` holds the recommendations of the model's files.
     #[doc(hidden)]
     pub fn draws(&self, model: &Self) -> bool {
-        let Self { temperature, top_k, top_p, min_p, seed, .. } = self;
         match self.do_sample {
             DoSample::Yes => true,
             DoSample::No => false,
             DoSample::Model => model.do_sample == DoSample::Yes,
-            DoSample::Auto => match temperature {
-                Some(temperature) => *temperature != 0.0,
-                None => top_k.is_some() || top_p.is_some() || min_p.is_some() || seed.is_some(),
-            },
+            DoSample::Auto => self.temperature.map_or_else(|| self.is_random(), |temperature| temperature != 0.0),
         }
     }
 

@@ -972,16 +972,21 @@ export const tests = {
   },
 
   async "do_sample model draws as the model's files say, and the statistics tell"() {
-    const { theirs, same, plain } = await page.evaluate(async () => {
+    const { theirs, same, plain, ...more } = await page.evaluate(async () => {
       const other = await Engine.load("/altered/recommended/models/tales/draft", { max_context: 128 });
       const write = (more) => other.generate("Once", { max_new_tokens: 8, seed: 3, top_k: 9, ...more }).result;
       const answers = {
         theirs: await write({ do_sample: "model" }),
         same: await write({ do_sample: true, temperature: 0.5 }),
         plain: await write({ do_sample: false }),
+        chat: await other.chat({ max_tokens: 3 }).send("Once").result,
+        chosen: await other.chat({ max_tokens: 3, do_sample: false }).send("Once").result,
+        two: await failed(other.generate("Once", { max_tokens: 3, max_new_tokens: 4 }).result),
+        text: await failed((async () => (await other.generate("Once", { max_new_tokens: 1 })).text)()),
       };
-      other.close();
-      return answers;
+      // At the end of a `using` block.
+      other[Symbol.dispose]?.();
+      return { ...answers, closed: globalThis.Symbol.dispose ? await failed(other.generate("Once").result) : { code: "aborted" } };
     });
     equal(
       theirs.stats.sampling,
@@ -1000,6 +1005,11 @@ export const tests = {
     );
     equal(theirs.token_ids, same.token_ids, "ids");
     equal(plain.stats.sampling.do_sample, false, "greedy");
+    const { do_sample, temperature, top_k } = more.chat.stats.sampling;
+    equal([do_sample, temperature, top_k, more.chat.token_ids.length], [true, 0.5, 7, 3], "a conversation");
+    equal(more.chosen.stats.sampling.do_sample, false, "a conversation that chose");
+    equal([more.two.code, more.two.detail.option, more.closed.code], ["bad-option", "max_tokens", "aborted"], "two values; a closed engine");
+    check(more.text.message.includes("(await engine.generate(prompt).result).text"), more.text.message);
   },
 
   async "a template knows the date, in UTC as natively"() {
