@@ -21,7 +21,7 @@ use crate::options::{ArithmeticChoice, KvDtype, LoadOptions, UseMtp};
 use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
-use crate::weights::{Dtype, Source, Tensor, Weights};
+use crate::weights::{Dtype, Reading, Source, Tensor, Weights};
 use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
@@ -30,60 +30,67 @@ use std::rc::Rc;
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// A model read from its headers; nothing is on a device yet.
-pub struct ModelFiles<S> {
+pub struct ModelFiles {
     /// Plan and sizes of the model.
     pub blueprint: Blueprint,
     /// Access to the model's files.
-    pub checkpoint: Box<dyn Checkpoint<S>>,
+    pub checkpoint: Box<dyn Checkpoint>,
     /// Warnings about entries of the files that are ignored.
     pub warnings: Vec<String>,
 }
 
-impl<S: Source + 'static> ModelFiles<S> {
+impl ModelFiles {
     /// Reads the headers; checks the name and shape of every tensor.
     ///
     /// # Errors
     /// Errors of [`checkpoint::open`]; [`Error::BadOption`] if `max_context` exceeds the model's positions.
-    pub async fn open(source: S, options: &LoadOptions) -> Result<Self> {
+    pub async fn open(source: Box<dyn Source>, options: &LoadOptions) -> Result<Self> {
         Self::open_for(source, options, None).await
     }
 
     /// Reads the headers of a model, or of a drafter of `target`.
-    async fn open_for(source: S, options: &LoadOptions, target: Option<&Blueprint>) -> Result<Self> {
-        options.validate()?;
-        let place = source.name();
-        let checkpoint = checkpoint::open(source, options.file.as_deref()).await?;
-        let mut spec = checkpoint.spec().clone();
-        if spec.needs_target() {
-            let Some(target) = target else { return Err(alone(&place)) };
-            spec = spec
-                .for_target(&target.spec, |tensor| checkpoint.weights().contains(tensor))
-                .map_err(|error| error.within(&place))?;
-        }
-        let mut warnings = checkpoint.warnings().to_vec();
-        warnings.extend(drop_unknown_tokens(&mut spec));
-        let most = spec.max_position_embeddings;
-        let max_context = options.context.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
-        if max_context > most {
-            let allowed = format!("2 to {most}, the positions that the model was made for");
-            return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
-        }
-        let kv_dtype = options.context.kv_dtype.unwrap_or_else(|| {
-            // Keys of a model trained in bf16 can overflow f16. MLX's bf16 scales of quantised weights do not count.
-            let is_wide = |(name, tensor): (&str, &Tensor)| match tensor.dtype {
-                Dtype::F32 => tensor.shape.len() > 1,
-                Dtype::Bf16 => tensor.shape.len() > 1 && name.ends_with(".weight"),
-                _ => false,
-            };
-            if checkpoint.weights().iter().any(is_wide) { KvDtype::F32 } else { KvDtype::F16 }
-        });
-        // A drafter may attend to the target's keys and values.
-        let kv_dtype = target.map_or(kv_dtype, |target| target.capacity.kv_dtype);
-        let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
-        let blueprint = Blueprint::new_for(target, spec, checkpoint.weights(), capacity, options.dtype);
-        let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
-        blueprint.arithmetic = options.arithmetic;
-        Ok(Self { blueprint, checkpoint, warnings })
+    #[inline(never)]
+    fn open_for<'a>(
+        source: Box<dyn Source>,
+        options: &'a LoadOptions,
+        target: Option<&'a Blueprint>,
+    ) -> Reading<'a, Self> {
+        Box::pin(async move {
+            options.validate()?;
+            let place = source.name();
+            let checkpoint = checkpoint::open(source, options.file.as_deref()).await?;
+            let mut spec = checkpoint.spec().clone();
+            if spec.needs_target() {
+                let Some(target) = target else { return Err(alone(&place)) };
+                spec = spec
+                    .for_target(&target.spec, |tensor| checkpoint.weights().contains(tensor))
+                    .map_err(|error| error.within(&place))?;
+            }
+            let mut warnings = checkpoint.warnings().to_vec();
+            warnings.extend(drop_unknown_tokens(&mut spec));
+            let most = spec.max_position_embeddings;
+            let max_context = options.context.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
+            if max_context > most {
+                let allowed = format!("2 to {most}, the positions that the model was made for");
+                return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
+            }
+            let kv_dtype = options.context.kv_dtype.unwrap_or_else(|| {
+                // Keys of a model trained in bf16 can overflow f16. MLX's bf16 scales of quantised weights do not count.
+                let is_wide = |(name, tensor): (&str, &Tensor)| match tensor.dtype {
+                    Dtype::F32 => tensor.shape.len() > 1,
+                    Dtype::Bf16 => tensor.shape.len() > 1 && name.ends_with(".weight"),
+                    _ => false,
+                };
+                if checkpoint.weights().iter().any(is_wide) { KvDtype::F32 } else { KvDtype::F16 }
+            });
+            // A drafter may attend to the target's keys and values.
+            let kv_dtype = target.map_or(kv_dtype, |target| target.capacity.kv_dtype);
+            let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
+            let blueprint = Blueprint::new_for(target, spec, checkpoint.weights(), capacity, options.dtype);
+            let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
+            blueprint.arithmetic = options.arithmetic;
+            Ok(Self { blueprint, checkpoint, warnings })
+        })
     }
 
     /// Returns the model's tokenizer.
@@ -111,7 +118,7 @@ impl<S: Source + 'static> ModelFiles<S> {
     }
 
     /// Keeps only what is needed to load the model onto devices, repeatedly if required.
-    pub(crate) fn into_loadable(self) -> Loadable<S> {
+    pub(crate) fn into_loadable(self) -> Loadable {
         Loadable::new(self.blueprint, &Rc::new(self.checkpoint.into_weights()))
     }
 
@@ -137,15 +144,15 @@ impl<S: Source + 'static> ModelFiles<S> {
 }
 
 /// A model that can be loaded onto devices.
-pub(crate) struct Loadable<S> {
+pub(crate) struct Loadable {
     pub blueprint: Blueprint,
     /// The requested arithmetic, then the chosen one, so that a replacement device uses it too.
     arithmetic: Cell<ArithmeticChoice>,
-    weights: Rc<Weights<S>>,
+    weights: Rc<Weights>,
 }
 
-impl<S: Source> Loadable<S> {
-    fn new(blueprint: Blueprint, weights: &Rc<Weights<S>>) -> Self {
+impl Loadable {
+    fn new(blueprint: Blueprint, weights: &Rc<Weights>) -> Self {
         Self { arithmetic: Cell::new(blueprint.arithmetic), blueprint, weights: weights.clone() }
     }
 
@@ -186,10 +193,10 @@ impl Session {
     ///
     /// # Errors
     /// Errors of [`ModelFiles::open`]; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; device errors.
-    pub async fn load<S: Source + 'static, A: Source + 'static>(
+    pub async fn load(
         device: impl Into<Device>,
-        target: S,
-        assistant: Option<A>,
+        target: Box<dyn Source>,
+        assistant: Option<Box<dyn Source>>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
@@ -223,14 +230,14 @@ impl Session {
                             HiddenStates::Latest { .. } => target.keep_hidden(Vec::new()),
                             _ => {}
                         }
-                        (drafter, tokenizers) = (Some(assistant.into_loadable()), differing);
+                        (drafter, tokenizers) = (Some((ASSISTANT, assistant.into_loadable())), differing);
                     }
                 }
             }
         }
         let target = target.into_loadable();
-        let mtp = mtp.map(|layer| Loadable::new(layer, &target.weights));
-        let pair = LoadedPair { target, mtp, assistant: drafter, tokenizers, warnings };
+        let mtp = mtp.map(|layer| (MTP_LAYER, Loadable::new(layer, &target.weights)));
+        let pair = LoadedPair { drafter: drafter.or(mtp), target, tokenizers, warnings };
         let mut shown = 0;
         // A second attempt starts at 0 bytes; the progress shown does not go back.
         let mut progress = |done: u64, all| {
@@ -252,82 +259,71 @@ impl Session {
 }
 
 /// The models of a session, with the choices made for them.
-struct LoadedPair<S, A> {
-    target: Loadable<S>,
-    /// The target's own drafter; `None` with an assistant.
-    mtp: Option<Loadable<S>>,
-    assistant: Option<Loadable<A>>,
+struct LoadedPair {
+    target: Loadable,
+    /// The assistant, or the target's own drafter, and its name in warnings.
+    drafter: Option<(&'static str, Loadable)>,
     /// Tokenizers of target and draft model, if they differ.
     tokenizers: Option<[Rc<Tokenizer>; 2]>,
     /// Warnings about the models' files, for the user.
     warnings: Vec<String>,
 }
 
-impl<S: Source, A: Source> LoadedPair<S, A> {
+impl LoadedPair {
     /// Loads both models onto a device. On a GPU, checks that the kernels are invariant, as speculation requires; the CPU is by
     /// construction. If the draft model fails to load, it is left out, with a warning.
-    async fn build(
-        &self,
-        device: &Device,
-        loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<(Box<dyn Backend>, Vec<String>)> {
-        let Self { target, mtp, assistant, warnings, .. } = self;
-        let mut warnings = warnings.clone();
-        let (all, mut done) = (self.bytes(), 0);
-        // Memory is planned in whole blocks, so the sum can be a little below `all`, or on the CPU a little above.
-        let mut progress = |bytes| {
-            done = all.min(done + bytes);
-            loaded(done, all);
-        };
-        let mut engine: Box<dyn Backend> = match device {
-            Device::Gpu(gpu) => {
-                let Blueprint { spec, capacity, .. } = &target.blueprint;
-                let allocate = || RoundBuffers::new(gpu, capacity, spec.vocab_size);
-                let buffers = gpu.allocating("the sampler", target.blueprint.sampler_bytes(), allocate).await?;
-                let model = target.put(gpu, &buffers, None, &mut progress).await?;
-                let draft = match (assistant, mtp) {
-                    (Some(assistant), _) => {
-                        let loaded = assistant.put(gpu, &buffers, Some(&model), &mut progress).await;
-                        or_warning(ASSISTANT, loaded, &mut warnings)?
-                    }
-                    (None, Some(mtp)) => {
-                        let loaded = mtp.put(gpu, &buffers, Some(&model), &mut progress).await;
-                        or_warning(MTP_LAYER, loaded, &mut warnings)?
-                    }
-                    (None, None) => None,
-                };
-                progress(all);
-                let mut engine = gpu::GpuBackend::new(gpu, buffers, model, draft)?;
-                engine.check_invariance().await?;
-                Box::new(engine)
+    #[inline(never)]
+    fn build<'a>(&'a self, device: &'a Device, loaded: &'a mut dyn FnMut(u64, u64)) -> Building<'a> {
+        Box::pin(async move {
+            let Self { target, drafter, warnings, .. } = self;
+            let mut warnings = warnings.clone();
+            let (all, mut done) = (self.bytes(), 0);
+            // Memory is planned in whole blocks, so the sum can be a little below `all`, or on the CPU a little above.
+            let mut progress = |bytes| {
+                done = all.min(done + bytes);
+                loaded(done, all);
+            };
+            let mut engine: Box<dyn Backend> = match device {
+                Device::Gpu(gpu) => {
+                    let Blueprint { spec, capacity, .. } = &target.blueprint;
+                    let allocate = || RoundBuffers::new(gpu, capacity, spec.vocab_size);
+                    let buffers = gpu.allocating("the sampler", target.blueprint.sampler_bytes(), allocate).await?;
+                    let model = target.put(gpu, &buffers, None, &mut progress).await?;
+                    let draft = match drafter {
+                        Some((what, drafter)) => {
+                            let loaded = drafter.put(gpu, &buffers, Some(&model), &mut progress).await;
+                            or_warning(what, loaded, &mut warnings)?
+                        }
+                        None => None,
+                    };
+                    progress(all);
+                    let mut engine = gpu::GpuBackend::new(gpu, buffers, model, draft)?;
+                    engine.check_invariance().await?;
+                    Box::new(engine)
+                }
+                Device::Cpu(processor) => {
+                    let model = target.load_on_cpu(processor, None, &mut progress).await?;
+                    let draft = match drafter {
+                        Some((what, drafter)) => {
+                            let loaded = drafter.load_on_cpu(processor, Some(&model), &mut progress).await;
+                            or_warning(what, loaded, &mut warnings)?
+                        }
+                        None => None,
+                    };
+                    progress(all);
+                    Box::new(cpu::CpuBackend::new(model, draft))
+                }
+            };
+            if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
+                engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
             }
-            Device::Cpu(processor) => {
-                let model = target.load_on_cpu(processor, None, &mut progress).await?;
-                let draft = match (assistant, mtp) {
-                    (Some(assistant), _) => {
-                        let loaded = assistant.load_on_cpu(processor, Some(&model), &mut progress).await;
-                        or_warning(ASSISTANT, loaded, &mut warnings)?
-                    }
-                    (None, Some(mtp)) => {
-                        let loaded = mtp.load_on_cpu(processor, Some(&model), &mut progress).await;
-                        or_warning(MTP_LAYER, loaded, &mut warnings)?
-                    }
-                    (None, None) => None,
-                };
-                progress(all);
-                Box::new(cpu::CpuBackend::new(model, draft))
-            }
-        };
-        if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
-            engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
-        }
-        Ok((engine, warnings))
+            Ok((engine, warnings))
+        })
     }
 
     fn bytes(&self) -> u64 {
-        let drafters = [self.mtp.as_ref().map(|mtp| &mtp.blueprint), self.assistant.as_ref().map(|own| &own.blueprint)];
-        let models = drafters.into_iter().flatten().chain([&self.target.blueprint]);
-        models.map(|blueprint| blueprint.memory().weights).sum()
+        let models = self.drafter.iter().map(|(_, drafter)| drafter).chain([&self.target]);
+        models.map(|model| model.blueprint.memory().weights).sum()
     }
 }
 
@@ -376,7 +372,7 @@ impl Translate for Translator {
     }
 }
 
-impl<S: Source, A: Source> Origination for LoadedPair<S, A> {
+impl Origination for LoadedPair {
     fn engine(&self, gpu: Rc<Gpu>) -> Building<'_> {
         Box::pin(async move { self.build(&Device::Gpu(gpu), &mut |_, _| ()).await })
     }
@@ -384,9 +380,9 @@ impl<S: Source, A: Source> Origination for LoadedPair<S, A> {
 
 /// Loads one model onto a device, with the same check as a session. `context`: the target's positions if this is a draft model,
 /// else `None`. `loaded(done, all)` is called with the bytes loaded and all bytes.
-pub async fn load_alone<S: Source + 'static>(
+pub async fn load_alone(
     device: &Device,
-    source: S,
+    source: Box<dyn Source>,
     context: Option<usize>,
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
@@ -400,8 +396,8 @@ pub async fn load_alone<S: Source + 'static>(
 
 /// Loads a target's matrices, for instances that share them on the CPU; also returns the arithmetic of its quantised weights.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) async fn load_matrices<S: Source + 'static>(
-    source: S,
+pub(crate) async fn load_matrices(
+    source: Box<dyn Source>,
     options: &LoadOptions,
 ) -> Result<(cpu::Matrices, Arithmetic)> {
     let target = ModelFiles::open(source, options).await?.into_loadable();
@@ -410,9 +406,9 @@ pub(crate) async fn load_matrices<S: Source + 'static>(
 }
 
 /// Loads an opened model.
-async fn build_alone<S: Source + 'static>(
+async fn build_alone(
     device: &Device,
-    mut model: ModelFiles<S>,
+    mut model: ModelFiles,
     is_target: bool,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Box<dyn Backend>> {
@@ -420,9 +416,8 @@ async fn build_alone<S: Source + 'static>(
     if is_target && matches!(device, Device::Gpu(_)) && model.blueprint.arithmetic == ArithmeticChoice::Auto {
         model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
-    let assistant = None::<Loadable<S>>;
     let target = model.into_loadable();
-    let pair = LoadedPair { target, mtp: None, assistant, tokenizers: None, warnings: Vec::new() };
+    let pair = LoadedPair { target, drafter: None, tokenizers: None, warnings: Vec::new() };
     Ok(pair.build(device, loaded).await?.0)
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn run(args: &InspectArgs, json: bool) -> Result<(), Failure> {
 
 impl InspectReport {
     async fn new(source: impl Source + 'static, options: &LoadOptions) -> foretoken::Result<Self> {
-        let files = ModelFiles::open(source, options).await?;
+        let files = ModelFiles::open(Box::new(source), options).await?;
         let gpu = Gpu::open(&GpuOptions::default()).await;
         let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
         let mtp = files.blueprint.spec.mtp(|tensor| files.checkpoint.weights().contains(tensor));

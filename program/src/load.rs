@@ -60,7 +60,10 @@ pub(super) async fn load(
     options: &LoadOptions,
 ) -> Result<Session> {
     let bar = Bar::loading();
-    Session::load(device, target, assistant, options, &mut |done, all| bar.show(done, all)).await
+    Session::load(device, Box::new(target), assistant.map(|files| Box::new(files) as _), options, &mut |done, all| {
+        bar.show(done, all)
+    })
+    .await
 }
 
 /// Models on this machine.

@@ -65,7 +65,7 @@ impl ModelsFlags {
         match self.endpoint()? {
             Some(endpoint) => {
                 let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
-                parallel::connect(transport, endpoint, words, assistant, options, &mut loaded).await
+                parallel::connect(transport, endpoint, Box::new(words), assistant, options, &mut loaded).await
             }
             None => parallel::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
         }

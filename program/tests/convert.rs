@@ -87,7 +87,7 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
             continue;
         }
         let golden = Golden::read(&folder);
-        let checkpoint = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
+        let checkpoint = run(checkpoint::open(Box::new(Folder::open(scratch.file()).unwrap()), None)).unwrap();
         let model = run(Model::load(checkpoint.spec().clone(), checkpoint.weights())).unwrap();
         let text = [&golden.prompt_ids[..], &golden.greedy_ids[..golden.greedy_ids.len() - 1]].concat();
         let logits = model.logits(&text, KvDtype::F32);
@@ -123,7 +123,7 @@ fn experts_of_every_layout_are_converted_alike() {
             let files = [("tokenizer.json", tokenizer(&gpt2())), ("model.safetensors", weights)];
             let scratch = Scratch::new(folder, &files);
             scratch.convert("F32").unwrap();
-            let opened = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
+            let opened = run(checkpoint::open(Box::new(Folder::open(scratch.file()).unwrap()), None)).unwrap();
             let weights = opened.weights();
             weights.iter().map(|(name, _)| (name.to_owned(), run(weights.read_f32(name)).unwrap())).collect::<Vec<_>>()
         });
@@ -175,7 +175,7 @@ fn matrices_have_the_type_that_was_asked_for() {
     let scratch = Scratch::new(&path("models/tales/draft"), &[]);
     for dtype in [Dtype::F16, Dtype::Bf16, Dtype::Q4_0, Dtype::Q4_1, Dtype::Q5_0, Dtype::Q5_1, Dtype::Q8_0] {
         scratch.convert(dtype.name()).unwrap();
-        let checkpoint = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
+        let checkpoint = run(checkpoint::open(Box::new(Folder::open(scratch.file()).unwrap()), None)).unwrap();
         for (name, tensor) in checkpoint.weights().iter() {
             let wanted = if tensor.shape.len() == 2 { dtype } else { Dtype::F32 };
             assert_eq!(tensor.dtype, wanted, "{name}");
@@ -202,10 +202,11 @@ fn tokenizer_and_template_are_the_same() {
         let scratch = Scratch::new(&folder, &[("tokenizer.json", bytes.clone())]);
         scratch.convert("F16").unwrap();
         let source = Folder::open(scratch.file()).unwrap();
-        let (_, metadata) = run(foretoken::internals::weights::Weights::open_gguf(source, "made.gguf")).unwrap();
+        let (_, metadata) =
+            run(foretoken::internals::weights::Weights::open_gguf(Box::new(source), "made.gguf")).unwrap();
         assert_eq!(metadata.get("tokenizer.ggml.pre").unwrap(), pre);
-        let checkpoint = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
-        let own = run(checkpoint::open(Folder::open(&folder).unwrap(), None)).unwrap();
+        let checkpoint = run(checkpoint::open(Box::new(Folder::open(scratch.file()).unwrap()), None)).unwrap();
+        let own = run(checkpoint::open(Box::new(Folder::open(&folder).unwrap()), None)).unwrap();
         let (made, given) = (run(checkpoint.tokenizer()).unwrap(), Tokenizer::from_json("given", &bytes).unwrap());
         for _ in 0..2000 {
             let text = random.text();
@@ -246,9 +247,9 @@ fn chat_templates_keep_their_names() {
         ("old", vec![("tokenizer_config.json", none), ("chat_template.json", old)], ["default"; 3]),
     ] {
         let scratch = Scratch::new(&folder, &files);
-        let own = run(checkpoint::open(Folder::open(scratch.folder()).unwrap(), None)).unwrap();
+        let own = run(checkpoint::open(Box::new(Folder::open(scratch.folder()).unwrap()), None)).unwrap();
         scratch.convert("F16").unwrap();
-        let made = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
+        let made = run(checkpoint::open(Box::new(Folder::open(scratch.file()).unwrap()), None)).unwrap();
         for checkpoint in [own, made] {
             let template = run(checkpoint.template()).unwrap().unwrap();
             let messages = [Message::new("user", "hi")];
@@ -273,7 +274,7 @@ fn an_older_template_file_without_a_template_is_refused() {
     ] {
         let files = [("tokenizer_config.json", config.to_string().into_bytes()), ("chat_template.json", old.into())];
         let scratch = Scratch::new(&folder, &files);
-        let opened = run(checkpoint::open(Folder::open(scratch.folder()).unwrap(), None)).unwrap();
+        let opened = run(checkpoint::open(Box::new(Folder::open(scratch.folder()).unwrap()), None)).unwrap();
         let refused = run(opened.template()).unwrap_err().to_string();
         assert_eq!(refused, format!("chat template: chat_template.json: {reason}"));
     }

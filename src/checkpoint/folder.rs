@@ -16,14 +16,14 @@ const TOKENIZER_FILE: u64 = 64 << 20;
 /// Matrix rows compared at a time.
 const PORTION: u64 = 1024;
 
-pub(super) struct FolderCheckpoint<S> {
-    headers: Headers<S>,
+pub(super) struct FolderCheckpoint {
+    headers: Headers,
 }
 
-impl<S: Source> FolderCheckpoint<S> {
-    pub async fn open(source: S) -> Result<Self> {
-        let config = required(&source, "config.json", SMALL_FILE).await?;
-        let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
+impl FolderCheckpoint {
+    pub async fn open(source: Box<dyn Source>) -> Result<Self> {
+        let config = required(&*source, "config.json", SMALL_FILE).await?;
+        let generation_config = read_small(&*source, "generation_config.json", SMALL_FILE).await?;
         let mut spec = parse_config(&config, generation_config.as_deref())?;
         let sampling = generation_config.as_deref().map(SamplingOptions::recommended).transpose()?.unwrap_or_default();
         let mut weights = Weights::open(source).await?;
@@ -37,7 +37,7 @@ impl<S: Source> FolderCheckpoint<S> {
 }
 
 /// Splits the tensors in which some checkpoints stack the matrices of experts (Qwen3.5), if the others have a tensor for each expert.
-fn unstack<S: Source>(spec: &ModelSpec, weights: &mut Weights<S>) -> Result<()> {
+fn unstack(spec: &ModelSpec, weights: &mut Weights) -> Result<()> {
     let experts = &spec.names().experts;
     for (stacked, names) in [("gate_up_proj", experts.up), ("down_proj", &[experts.down])] {
         if let Some((before, _)) = names[0].split_once('*') {
@@ -49,7 +49,7 @@ fn unstack<S: Source>(spec: &ModelSpec, weights: &mut Weights<S>) -> Result<()> 
 
 /// Clears `tie_word_embeddings` and returns a warning if the checkpoint has an LM head whose bytes differ from the embedding table. Like
 /// transformers, this assumes that the config is wrong.
-async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<Option<String>> {
+async fn untie(spec: &mut ModelSpec, weights: &Weights) -> Result<Option<String>> {
     let names = [spec.names().embedding, spec.names().head].map(|name| format!("{name}.weight"));
     if !spec.tie_word_embeddings || !weights.contains(&names[1]) {
         return Ok(None);
@@ -75,8 +75,8 @@ async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<
     Ok(Some(format!("tie_word_embeddings is ignored: {head} is not stored as {table} is")))
 }
 
-impl<S: Source + 'static> Checkpoint<S> for FolderCheckpoint<S> {
-    fn headers(&self) -> &Headers<S> {
+impl Checkpoint for FolderCheckpoint {
+    fn headers(&self) -> &Headers {
         &self.headers
     }
 
@@ -88,13 +88,13 @@ impl<S: Source + 'static> Checkpoint<S> for FolderCheckpoint<S> {
         Box::pin(template(self.weights().source()))
     }
 
-    fn into_weights(self: Box<Self>) -> Weights<S> {
+    fn into_weights(self: Box<Self>) -> Weights {
         self.headers.weights
     }
 }
 
 /// Reads a folder's tokenizer, template and options, but not its weights.
-pub(super) async fn texts(source: &impl Source) -> Result<Texts> {
+pub(super) async fn texts(source: &dyn Source) -> Result<Texts> {
     let tokenizer = tokenizer(source).await?;
     let config = required(source, "config.json", SMALL_FILE).await?;
     let generation_config = read_small(source, "generation_config.json", SMALL_FILE).await?;
@@ -103,14 +103,14 @@ pub(super) async fn texts(source: &impl Source) -> Result<Texts> {
     Ok(Texts { tokenizer, template: template(source).await?, sampling, tokens, positions })
 }
 
-async fn tokenizer(source: &impl Source) -> Result<Tokenizer> {
+async fn tokenizer(source: &dyn Source) -> Result<Tokenizer> {
     let file = "tokenizer.json";
     let bytes = required(source, file, TOKENIZER_FILE).await?;
     let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
     Tokenizer::from_files(file, &bytes, config.as_deref()).map_err(|error| error.within(&source.name()))
 }
 
-async fn template(source: &impl Source) -> Result<Option<ChatTemplate>> {
+async fn template(source: &dyn Source) -> Result<Option<ChatTemplate>> {
     let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
     let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
     let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
@@ -134,7 +134,7 @@ async fn template(source: &impl Source) -> Result<Option<ChatTemplate>> {
     Ok(template)
 }
 
-fn required<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Reading<'a, Vec<u8>> {
+fn required<'a>(source: &'a dyn Source, file: &'a str, limit: u64) -> Reading<'a, Vec<u8>> {
     Box::pin(async move {
         read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
             path: format!("{}/{file}", source.name()),

@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 const ENDS_OF_TURNS: [&str; 6] =
     ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"];
 
-pub(super) struct Gguf<S> {
+pub(super) struct Gguf {
     file: String,
     metadata: Metadata,
-    headers: Headers<S>,
+    headers: Headers,
 }
 
-impl<S: Source> Gguf<S> {
-    pub async fn open(source: S, file: &str) -> Result<Self> {
+impl Gguf {
+    pub async fn open(source: Box<dyn Source>, file: &str) -> Result<Self> {
         let (weights, metadata) = Weights::open_gguf(source, file).await?;
         let mut spec = words::spec(file, &metadata, &weights).await?;
         add_ends(&mut spec, &metadata);
@@ -147,8 +147,8 @@ fn ends_of_turns(metadata: &Metadata) -> impl Iterator<Item = u32> {
     tokens.zip(0..).filter(|(token, _)| ENDS_OF_TURNS.contains(token)).map(|(_, id)| id)
 }
 
-impl<S: Source + 'static> Checkpoint<S> for Gguf<S> {
-    fn headers(&self) -> &Headers<S> {
+impl Checkpoint for Gguf {
+    fn headers(&self) -> &Headers {
         &self.headers
     }
 
@@ -160,7 +160,7 @@ impl<S: Source + 'static> Checkpoint<S> for Gguf<S> {
         Box::pin(async { self.read_template() })
     }
 
-    fn into_weights(self: Box<Self>) -> Weights<S> {
+    fn into_weights(self: Box<Self>) -> Weights {
         self.headers.weights
     }
 }

@@ -5,7 +5,7 @@ mod folder;
 mod gguf;
 mod words;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{ModelSpec, TokenSpec};
 use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
@@ -14,18 +14,18 @@ use crate::weights::{Reading, Source, Weights, has_safetensors};
 pub use self::choose::{choose, of_assistant};
 
 /// Data that every format provides when it is opened.
-pub struct Headers<S> {
+pub struct Headers {
     spec: ModelSpec,
     sampling: SamplingOptions,
-    weights: Weights<S>,
+    weights: Weights,
     /// Ignored parts of the files, with the reasons.
     warnings: Vec<String>,
 }
 
 /// A model's files, of which only the headers have been read.
-pub trait Checkpoint<S: 'static> {
+pub trait Checkpoint {
     /// Returns the headers.
-    fn headers(&self) -> &Headers<S>;
+    fn headers(&self) -> &Headers;
 
     /// Returns the model's architecture and sizes.
     fn spec(&self) -> &ModelSpec {
@@ -43,7 +43,7 @@ pub trait Checkpoint<S: 'static> {
     }
 
     /// Returns the model's tensors.
-    fn weights(&self) -> &Weights<S> {
+    fn weights(&self) -> &Weights {
         &self.headers().weights
     }
 
@@ -54,7 +54,7 @@ pub trait Checkpoint<S: 'static> {
     fn template(&self) -> Reading<'_, Option<ChatTemplate>>;
 
     /// Returns the tensors and drops everything else.
-    fn into_weights(self: Box<Self>) -> Weights<S>;
+    fn into_weights(self: Box<Self>) -> Weights;
 }
 
 /// Everything needed to process text, without weights: sufficient for a model that runs on a server.
@@ -73,42 +73,48 @@ pub struct Texts {
 
 /// Reads what is needed to process text, without weights. A folder may lack weights and have any architecture. For a GGUF file, the header
 /// is read.
-pub async fn texts<S: Source + 'static>(source: S, file: Option<&str>) -> Result<Texts> {
-    if file.is_none() && source.size("tokenizer.json").await?.is_some() {
-        let place = source.name();
-        return folder::texts(&source).await.map_err(|error| error.within(&place));
-    }
-    let opened = open(source, file).await?;
-    let (spec, sampling) = (opened.spec(), opened.sampling().clone());
-    let (tokens, positions) = (spec.into(), Some(spec.max_position_embeddings));
-    Ok(Texts { tokenizer: opened.tokenizer().await?, template: opened.template().await?, sampling, tokens, positions })
+#[inline(never)]
+pub fn texts(source: Box<dyn Source>, file: Option<&str>) -> Reading<'_, Texts> {
+    Box::pin(async move {
+        if file.is_none() && source.size("tokenizer.json").await?.is_some() {
+            let place = source.name();
+            return folder::texts(&*source).await.map_err(|error| error.within(&place));
+        }
+        let opened = open(source, file).await?;
+        let (spec, sampling) = (opened.spec(), opened.sampling().clone());
+        let (tokens, positions) = (spec.into(), Some(spec.max_position_embeddings));
+        let (tokenizer, template) = (opened.tokenizer().await?, opened.template().await?);
+        Ok(Texts { tokenizer, template, sampling, tokens, positions })
+    })
 }
 
 /// Opens a checkpoint in the Hugging Face format (`config.json` and safetensors, also MLX's), or a GGUF file if `file` names one (`*`
 /// matches any characters) or there is no safetensors file.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::BadConfig`], [`Error::UnsupportedArchitecture`], [`Error::BadWeights`], or [`Error::BadOption`] if several
+/// `NotFound`, `BadConfig`, `UnsupportedArchitecture`, `BadWeights` of [`crate::Error`], or `BadOption` if several
 /// files match, or none.
-pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<Box<dyn Checkpoint<S>>> {
+#[inline(never)]
+pub fn open(source: Box<dyn Source>, file: Option<&str>) -> Reading<'_, Box<dyn Checkpoint>> {
     let place = source.name();
-    let opened = async {
-        let gguf = match file {
-            None if has_safetensors(&source).await? => None,
-            _ => {
-                let names = source.list().await?;
-                let names: Vec<_> = names.iter().map(String::as_str).collect();
-                match (names.as_slice(), file) {
-                    // A file given by its path may be one of several parts.
-                    ([one], None) if one.ends_with(".gguf") => Some((*one).to_owned()),
-                    _ => choose(&place, file, &names)?.into_iter().next(),
-                }
+    Box::pin(async move { open_as_named(source, &place, file).await.map_err(|error| error.within(&place)) })
+}
+
+async fn open_as_named(source: Box<dyn Source>, place: &str, file: Option<&str>) -> Result<Box<dyn Checkpoint>> {
+    let gguf = match file {
+        None if has_safetensors(&*source).await? => None,
+        _ => {
+            let names = source.list().await?;
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            match (names.as_slice(), file) {
+                // A file given by its path may be one of several parts.
+                ([one], None) if one.ends_with(".gguf") => Some((*one).to_owned()),
+                _ => choose(place, file, &names)?.into_iter().next(),
             }
-        };
-        Ok::<Box<dyn Checkpoint<S>>, Error>(match gguf {
-            Some(file) => Box::new(gguf::Gguf::open(source, &file).await?),
-            None => Box::new(folder::FolderCheckpoint::open(source).await?),
-        })
+        }
     };
-    opened.await.map_err(|error| error.within(&place))
+    Ok(match gguf {
+        Some(file) => Box::new(gguf::Gguf::open(source, &file).await?),
+        None => Box::new(folder::FolderCheckpoint::open(source).await?),
+    })
 }

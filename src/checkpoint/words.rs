@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::{Architecture, ModelSpec, Naming, is_block_drafter, spec_of_gguf, yarn_growth};
-use crate::weights::{Metadata, Source, Weights};
+use crate::weights::{Metadata, Weights};
 use serde_json::{Map, Value, json};
 
 /// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
@@ -59,7 +59,7 @@ const REFUSED: [(&str, f64); 3] =
 const GEMMA_27B: [u64; 2] = [62, 46];
 
 /// Reads the model's spec. Missing keys get llama.cpp's defaults, not those of transformers.
-pub(super) async fn spec<S: Source>(file: &str, metadata: &Metadata, weights: &Weights<S>) -> Result<ModelSpec> {
+pub(super) async fn spec(file: &str, metadata: &Metadata, weights: &Weights) -> Result<ModelSpec> {
     let words = WordFiles { file, architecture: text(metadata, "general.architecture").unwrap_or_default(), metadata };
     let values = words.translate(weights).await?;
     spec_of_gguf(file, values).map_err(|error| words.named_as_there(error))
@@ -84,7 +84,7 @@ impl WordFiles<'_> {
         Error::BadConfig { file: self.file.into(), key: format!("{}.{key}", self.architecture), reason }
     }
 
-    async fn translate<S: Source>(&self, weights: &Weights<S>) -> Result<Map<String, Value>> {
+    async fn translate(&self, weights: &Weights) -> Result<Map<String, Value>> {
         for (key, harmless) in REFUSED {
             let number = |value: &Value| value.as_bool().map_or(value.as_f64(), |flag| Some(f64::from(u8::from(flag))));
             // Rows of a block drafter see each other.
@@ -212,7 +212,7 @@ impl WordFiles<'_> {
     }
 
     /// Adds what block drafters say, whose layers are those of Qwen3.
-    fn add_drafter<S: Source>(&self, weights: &Weights<S>, values: &mut Map<String, Value>) -> Result<()> {
+    fn add_drafter(&self, weights: &Weights, values: &mut Map<String, Value>) -> Result<()> {
         if !self.is_block_drafter() {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl WordFiles<'_> {
     }
 
     /// Adds what only tensors say about experts.
-    fn add_experts<S: Source>(&self, weights: &Weights<S>, values: &mut Map<String, Value>) {
+    fn add_experts(&self, weights: &Weights, values: &mut Map<String, Value>) {
         let layers = values.get("num_hidden_layers").and_then(Value::as_u64).unwrap_or(0);
         let lacks = |layer: &u64| !weights.contains(&format!("blk.{layer}.ffn_gate_inp.weight"));
         // The count is not checked yet.
@@ -268,7 +268,7 @@ impl WordFiles<'_> {
     }
 
     /// Adds RoPE wavelength factors, which are stored as tensors: one for Llama 3 and Gemma 4, two for Phi 3.
-    async fn add_factors<S: Source>(&self, weights: &Weights<S>, scaling: &mut Map<String, Value>) -> Result<()> {
+    async fn add_factors(&self, weights: &Weights, scaling: &mut Map<String, Value>) -> Result<()> {
         if scaling.get("rope_type").is_some_and(|kind| kind == "none") {
             scaling.clear();
         }

@@ -91,33 +91,13 @@ impl EngineBuilder {
 
     /// Sets a token that cancels the load, from any thread: [`EngineBuilder::load`] fails with [`Error::Aborted`], and what was
     /// downloaded stays in the cache. After the load the token has no effect.
-    ///
-    /// ```no_run
-    /// # use foretoken::{CancelToken, Engine};
-    /// let cancel = CancelToken::default();
-    /// let loading = Engine::builder("Qwen/Qwen3-0.6B").cancel_token(cancel.clone()).load_async();
-    /// cancel.cancel();
-    /// assert_eq!(loading.wait().err().unwrap().code(), "aborted");
-    /// ```
     pub fn cancel_token(mut self, cancel: CancelToken) -> Self {
         self.cancel = cancel;
         self
     }
 
-    /// Loads the engine, and blocks until that is done. If loading fails for another reason than the options, you can fall back
-    /// to a server:
-    ///
-    #[cfg_attr(feature = "remote", doc = "```no_run")]
-    #[cfg_attr(not(feature = "remote"), doc = "```ignore")]
-    /// # use foretoken::{DeviceChoice, Engine, Error, LoadOptions};
-    /// let here = Engine::builder("HuggingFaceTB/SmolLM2-1.7B-Instruct").options(LoadOptions::new().device(DeviceChoice::Webgpu));
-    /// let there = Engine::builder("Qwen/Qwen3-32B").target_url("https://llm.example.com");
-    /// let engine = here.load().or_else(|error| match error {
-    ///     Error::BadOption { .. } => Err(error),
-    ///     _ => there.load(),
-    /// })?;
-    /// # Ok::<(), Error>(())
-    /// ```
+    /// Loads the engine, and blocks until that is done. After another error than [`Error::BadOption`] you can fall back to a server
+    /// ([`EngineBuilder::target_url`]).
     ///
     /// # Errors
     /// [`Error::NotFound`] for a missing model; [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and
@@ -184,7 +164,7 @@ impl EngineBuilder {
             let mut endpoint = Endpoint::new(&served.urls, served.model.as_ref().unwrap_or(&model))?;
             endpoint.api_key = served.key.transpose()?;
             let http = std::rc::Rc::new(Http::default());
-            let connecting = parallel::connect(http, endpoint, words, assistant, options, &mut on_progress);
+            let connecting = parallel::connect(http, endpoint, Box::new(words), assistant, options, &mut on_progress);
             let generator = pollster::block_on(cancel.unless_cancelled(connecting));
             loading.finish();
             return generator;

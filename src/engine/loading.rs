@@ -3,6 +3,7 @@
 use crate::cancel::CancelToken;
 use crate::error::Result;
 use crate::weights::{Folder, Source};
+use async_trait::async_trait;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,7 @@ pub(super) struct CancellableFolder {
     pub loading: Loading,
 }
 
+#[async_trait(?Send)]
 impl Source for CancellableFolder {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         self.folder.size(file).await

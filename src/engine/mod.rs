@@ -73,14 +73,6 @@ fn closed() -> Error {
 
 /// A model on a device, with an optional draft model. Dropping the last clone, or the last generation in progress, waits until
 /// all calls are answered, and frees both.
-///
-/// ```no_run
-/// let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
-/// for token in engine.generate("Once upon a time", Default::default()) {
-///     print!("{}", token?.text);
-/// }
-/// # Ok::<(), foretoken::Error>(())
-/// ```
 #[derive(Clone)]
 pub struct Engine {
     worker: Arc<Worker>,
@@ -113,7 +105,8 @@ impl Engine {
         Writing::begin(self, prompt.into(), options, None)
     }
 
-    /// Starts a conversation. Conversations of one engine may alternate: the latest ones stay cached
+    /// Starts a conversation. It draws tokens as the model's makers recommend, if no option of sampling is given. Conversations of one engine
+    /// may alternate: the latest ones stay cached
     /// ([`prompt_cache_bytes`](crate::ContextOptions::prompt_cache_bytes)).
     pub fn chat(&self, options: GenerateOptions) -> Chat {
         Chat::new(self.clone(), options)
@@ -171,13 +164,6 @@ impl Engine {
 
     /// Closes the engine and all its clones: ends the generation in progress, frees the models, and waits until the thread has ended.
     /// Calls that wait, and later ones, fail with [`Error::Aborted`](crate::Error::Aborted).
-    ///
-    /// ```no_run
-    /// # let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
-    /// engine.close();
-    /// assert_eq!(engine.generate("Once", Default::default()).wait().unwrap_err().code(), "aborted");
-    /// # Ok::<(), foretoken::Error>(())
-    /// ```
     pub fn close(&self) {
         self.worker.closing.cancel();
         self.worker.join();

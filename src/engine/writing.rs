@@ -79,15 +79,6 @@ impl<'chat> Writing<'chat> {
     }
 
     /// Sets a callback for the progress of reading a long prompt, called while the first token is awaited.
-    ///
-    /// ```no_run
-    /// # let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
-    /// let book = std::fs::read_to_string("book.txt").unwrap();
-    /// let summary = engine.generate(book, Default::default());
-    /// let summary = summary.on_progress(|progress| eprintln!("{} of {} tokens read", progress.loaded, progress.total));
-    /// println!("{}", summary.wait()?.text);
-    /// # Ok::<(), foretoken::Error>(())
-    /// ```
     pub fn on_progress(mut self, report: impl FnMut(PrefillProgress) + Send + 'chat) -> Self {
         self.on_progress = Box::new(report);
         self

@@ -7,6 +7,7 @@ use super::listing::Listing;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result, WeightsRule};
 use crate::weights::{Folder, Source};
+use async_trait::async_trait;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
@@ -36,6 +37,7 @@ impl Remote {
     }
 }
 
+#[async_trait(?Send)]
 impl Source for Remote {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         match (&self.listed, &self.kept) {

@@ -28,12 +28,12 @@ pub(super) fn alone(place: &str) -> Error {
 
 /// Opens a draft model. Its context is the target's, or its own maximum if that is less. Without `target`, which is then on another device,
 /// it must not need it.
-pub(super) async fn open_alone<A: Source + 'static>(
-    source: A,
+pub(super) async fn open_alone(
+    source: Box<dyn Source>,
     options: &LoadOptions,
     context: usize,
     target: Option<&Blueprint>,
-) -> Result<ModelFiles<A>> {
+) -> Result<ModelFiles> {
     let own = options.clone().max_context(None).file(options.assistant_file.clone()).sp_degree(1);
     let mut assistant = ModelFiles::open_for(source, &own, target).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
@@ -42,13 +42,13 @@ pub(super) async fn open_alone<A: Source + 'static>(
 }
 
 /// Opens a draft model as [`open_alone`]. Also returns the tokenizers of target and draft model if they differ, and adds a warning.
-pub(crate) async fn open_assistant<A: Source + 'static>(
-    source: A,
+pub(crate) async fn open_assistant(
+    source: Box<dyn Source>,
     options: &LoadOptions,
     prompts: &Prompts,
     target: Option<&Blueprint>,
     warnings: &mut Vec<String>,
-) -> Result<(ModelFiles<A>, Option<[Rc<Tokenizer>; 2]>)> {
+) -> Result<(ModelFiles, Option<[Rc<Tokenizer>; 2]>)> {
     let assistant = open_alone(source, options, prompts.context, target).await?;
     if assistant.blueprint.spec.needs_target() {
         return Ok((assistant, None));

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::model::Architecture;
 use crate::model::{Capacity, Memory};
-use crate::weights::Source;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -52,7 +51,7 @@ pub struct DtypeShare {
     pub bytes: u64,
 }
 
-impl<S: Source + 'static> ModelFiles<S> {
+impl ModelFiles {
     /// Describes the model, and compares it with the limits of a device.
     ///
     /// # Errors

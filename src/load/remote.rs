@@ -16,10 +16,10 @@ use std::rc::Rc;
 impl Session {
     /// Makes a session with a target on a server. The draft model, if given, runs on the device that the options name. If it
     /// cannot be loaded, it is left out, with a warning.
-    pub async fn served<A: Source + 'static>(
+    pub async fn served(
         server: ServerTarget,
         texts: Texts,
-        assistant: Option<A>,
+        assistant: Option<Box<dyn Source>>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Self {

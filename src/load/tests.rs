@@ -12,7 +12,7 @@ fn what_was_chosen_for_a_model_stays_with_it() {
         let gpu = Rc::new(Gpu::open(&GpuOptions::default()).await.unwrap());
         let source = Folder::open(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/draft")).unwrap();
         let options = LoadOptions::new().dtype(WeightDtype::Q8).max_context(64);
-        let loadable = ModelFiles::open(source, &options).await.unwrap().into_loadable();
+        let loadable = ModelFiles::open(Box::new(source), &options).await.unwrap().into_loadable();
         let Blueprint { spec, capacity, .. } = &loadable.blueprint;
         let buffers = RoundBuffers::new(&gpu, capacity, spec.vocab_size).unwrap();
         let measured = loadable.put(&gpu, &buffers, None, &mut |_| ()).await.unwrap().arithmetic();

@@ -3,7 +3,7 @@
 use super::{ConvHistory, DeltaHistory, HiddenStates, MatrixId, MatrixPlan, Mixer, ModelSpec, Plan, VectorPlan};
 use crate::error::Result;
 use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
-use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Weights};
+use crate::weights::{Dtype, Format, Row, TOGETHER, Weights};
 use serde::Serialize;
 use std::iter;
 use std::ops::Range;
@@ -27,20 +27,15 @@ pub struct Blueprint {
 
 impl Blueprint {
     /// Plans a model that computes with floats. Checks the name and shape of every tensor, using only headers.
-    pub fn new<S: Source>(
-        spec: ModelSpec,
-        weights: &Weights<S>,
-        capacity: Capacity,
-        wanted: WeightDtype,
-    ) -> Result<Self> {
+    pub fn new(spec: ModelSpec, weights: &Weights, capacity: Capacity, wanted: WeightDtype) -> Result<Self> {
         Self::new_for(None, spec, weights, capacity, wanted)
     }
 
     /// Plans a model, or a drafter that shares matrices of its `target`, as [`Self::new`].
-    pub fn new_for<S: Source>(
+    pub fn new_for(
         target: Option<&Self>,
         spec: ModelSpec,
-        weights: &Weights<S>,
+        weights: &Weights,
         capacity: Capacity,
         wanted: WeightDtype,
     ) -> Result<Self> {
@@ -58,7 +53,7 @@ impl Blueprint {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn take_mtp<S: Source>(&mut self, weights: &Weights<S>, wanted: WeightDtype) -> Result<Option<Self>> {
+    pub fn take_mtp(&mut self, weights: &Weights, wanted: WeightDtype) -> Result<Option<Self>> {
         let Some(spec) = self.spec.mtp(|tensor| weights.contains(tensor)) else { return Ok(None) };
         let layer = Self::new_for(Some(self), spec, weights, self.capacity, wanted)?;
         self.keep_hidden(Vec::new());
@@ -208,7 +203,7 @@ impl Section {
 }
 
 /// Returns the sections of a matrix: rows keep the type of their tensors, or get the one the user requested. Checks names and shapes.
-fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
+fn sections(weights: &Weights, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
     let mut dtypes = Vec::new();
     for part in &plan.layout.parts {
         let tensor = weights.get(&part.tensor);
@@ -253,7 +248,7 @@ fn as_wanted(dtype: Dtype, plan: &MatrixPlan, wanted: WeightDtype) -> Dtype {
 }
 
 /// Checks the names and shapes of a vector's tensors.
-fn check_vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<()> {
+fn check_vector(weights: &Weights, plan: &VectorPlan) -> Result<()> {
     for part in &plan.layout.parts {
         let (rows, cols) = ((part.tensor_rows / plan.cols) as u64, plan.cols as u64);
         let tensor = weights.get(&part.tensor);

@@ -2,14 +2,14 @@
 
 use super::{MatrixPlan, Part, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
-use crate::weights::{Dtype, Source, Tensor, Weights, narrow, widen};
+use crate::weights::{Dtype, Tensor, Weights, narrow, widen};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Reads some rows of a matrix. `put` is called with the index of each row within `rows`, and with its bytes in the type `dtype`.
-pub(crate) async fn stored_rows<S: Source>(
-    weights: &Weights<S>,
+pub(crate) async fn stored_rows(
+    weights: &Weights,
     plan: &MatrixPlan,
     dtype: Dtype,
     rows: Range<usize>,
@@ -33,13 +33,7 @@ pub(crate) async fn stored_rows<S: Source>(
 }
 
 /// Reads rows of a part in the type `wanted`.
-async fn stored<S: Source>(
-    weights: &Weights<S>,
-    part: &Part,
-    plan: &MatrixPlan,
-    wanted: Dtype,
-    rows: Range<u64>,
-) -> Result<Vec<u8>> {
+async fn stored(weights: &Weights, part: &Part, plan: &MatrixPlan, wanted: Dtype, rows: Range<u64>) -> Result<Vec<u8>> {
     let name = &part.tensor;
     let Some(tensor) = weights.get(name) else { return weights.read_rows(name, rows).await };
     let Tensor { dtype, file, shape, .. } = tensor;
@@ -70,7 +64,7 @@ fn columns(bytes: &[u8], size: usize, cols: usize, wanted: Range<usize>) -> Vec<
 }
 
 /// Reads a vector [len].
-pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
+pub(crate) async fn vector(weights: &Weights, plan: &VectorPlan) -> Result<Vec<f32>> {
     let parts = &plan.layout.parts;
     let mut read: Vec<Rc<[f32]>> = Vec::new();
     for (index, part) in parts.iter().enumerate() {

@@ -13,10 +13,10 @@ use std::rc::Rc;
 /// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
 /// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
 /// warning gives the reason.
-pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
+pub async fn connect<A: Source + Clone + 'static>(
     transport: Rc<dyn Transport>,
     endpoint: Endpoint,
-    words: S,
+    words: Box<dyn Source>,
     assistant: Option<A>,
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
@@ -34,7 +34,7 @@ pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
         let tasks = TaskInstances::new(transport);
         Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?)
     } else {
-        Box::new(Session::served(server, texts, assistant, options, loaded).await)
+        Box::new(Session::served(server, texts, assistant.map(|files| Box::new(files) as _), options, loaded).await)
     })
 }
 
@@ -69,18 +69,25 @@ impl Parallel {
         let Texts { tokenizer, template, sampling, tokens, .. } = texts;
         let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
         let arithmetic = Arithmetic::default();
-        let mut prepared = PreparedParts::open_drafter(prompts, arithmetic, warnings, assistant.clone(), options).await;
+        let mut prepared = PreparedParts::open_drafter(
+            prompts,
+            arithmetic,
+            warnings,
+            assistant.clone().map(|files| Box::new(files) as _),
+            options,
+        )
+        .await;
         let (local, mut failed) = (LocalDevice::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {
-            match set_up(files.clone(), Some(context), options, false, &local, loaded).await {
+            match set_up(Box::new(files.clone()), Some(context), options, false, &local, loaded).await {
                 Ok(model) => {
                     prepared.warnings.extend(local.borrow().iter().flat_map(|device| device.warning.clone()));
                     let (options, local) = (options.clone(), local.clone());
                     let again = move || -> Later<'static, _> {
                         let (files, options, local) = (files.clone(), options.clone(), local.clone());
-                        Box::pin(
-                            async move { set_up(files, Some(context), &options, false, &local, &mut |_, _| ()).await },
-                        )
+                        Box::pin(async move {
+                            set_up(Box::new(files), Some(context), &options, false, &local, &mut |_, _| ()).await
+                        })
                     };
                     tasks.add(Role::Drafter, ModelInstance::new(model, Box::new(again)));
                 }

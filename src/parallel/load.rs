@@ -34,9 +34,9 @@ impl PreparedParts {
     ///
     /// # Errors
     /// Errors of [`ModelFiles::open`]; [`Error::BadTokenizer`].
-    pub async fn open<S: Source + 'static, A: Source + 'static>(
-        target: S,
-        assistant: Option<A>,
+    pub async fn open(
+        target: Box<dyn Source>,
+        assistant: Option<Box<dyn Source>>,
         options: &LoadOptions,
     ) -> Result<Self> {
         let target = ModelFiles::open(target, options).await?;
@@ -48,11 +48,11 @@ impl PreparedParts {
     }
 
     /// Reads the draft model's files, if given, except weights.
-    pub(super) async fn open_drafter<A: Source + 'static>(
+    pub(super) async fn open_drafter(
         prompts: Prompts,
         arithmetic: Arithmetic,
         mut warnings: Vec<String>,
-        assistant: Option<A>,
+        assistant: Option<Box<dyn Source>>,
         options: &LoadOptions,
     ) -> Self {
         let (mut with_drafter, mut translator) = (false, None);
@@ -101,8 +101,8 @@ pub type LocalDevice = Rc<RefCell<Option<InstanceDevice>>>;
 
 /// Loads an instance of a model on its own device: on the power-saving adapter if `low_power`; a draft model on the device that
 /// `options.draft_device` selects. `context` and `loaded` are as in [`load_alone`].
-pub async fn set_up<S: Source + 'static>(
-    source: S,
+pub async fn set_up(
+    source: Box<dyn Source>,
     context: Option<usize>,
     options: &LoadOptions,
     low_power: bool,

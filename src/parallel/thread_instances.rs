@@ -138,17 +138,15 @@ impl Parallel {
     /// out, with a warning in the statistics. The instances are distributed over the machine's GPUs of one kind; each needs the full memory
     /// of its model. Or they share the CPU: its threads are divided, and the targets' matrices are in memory once. The draft model runs on
     /// the CPU if `options.draft_device` selects it.
-    pub async fn load<S, A>(
+    pub async fn load<S: Source + Clone + Send + 'static>(
         gpu: &GpuOptions,
         target: S,
-        assistant: Option<A>,
+        assistant: Option<S>,
         options: &LoadOptions,
-    ) -> Result<Generator<Self>>
-    where
-        S: Source + Clone + Send + 'static,
-        A: Source + Clone + Send + 'static,
-    {
-        let mut prepared = PreparedParts::open(target.clone(), assistant.clone(), options).await?;
+    ) -> Result<Generator<Self>> {
+        let mut prepared =
+            PreparedParts::open(Box::new(target.clone()), assistant.clone().map(|files| Box::new(files) as _), options)
+                .await?;
         let context = prepared.prompts.context;
         // The device kind selected here is used by all instances.
         let (device, reason) = match (options.sp_degree, options.device) {
@@ -159,7 +157,7 @@ impl Parallel {
         let drafter = assistant.filter(|_| prepared.with_drafter);
         let (mut matrices, mut threads) = (Matrices::new(), options.threads);
         if let Device::Cpu(processor) = &device {
-            (matrices, prepared.arithmetic) = load_matrices(target.clone(), options).await?;
+            (matrices, prepared.arithmetic) = load_matrices(Box::new(target.clone()), options).await?;
             let instances = options.sp_degree + usize::from(drafter.is_some());
             threads = Some((processor.threads() / instances).max(1));
         }
@@ -183,22 +181,19 @@ impl Parallel {
 
 /// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
 /// read, if one device has both models.
-pub async fn load<S, A>(
+pub async fn load<S: Source + Clone + Send + 'static>(
     target: S,
-    assistant: Option<A>,
+    assistant: Option<S>,
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Box<Generator>>
-where
-    S: Source + Clone + Send + 'static,
-    A: Source + Clone + Send + 'static,
-{
+) -> Result<Box<Generator>> {
     let gpu = GpuOptions::default();
     if options.is_parallel(assistant.is_some()) {
         return Ok(Box::new(Parallel::load(&gpu, target, assistant, options).await?));
     }
     let (device, reason) = Device::open(options, &gpu).await?;
-    let mut session = Session::load(device, target, assistant, options, loaded).await?;
+    let mut session =
+        Session::load(device, Box::new(target), assistant.map(|files| Box::new(files) as _), options, loaded).await?;
     session.executor.warnings.extend(reason);
     Ok(Box::new(session))
 }
@@ -228,7 +223,7 @@ fn build<S: Source + Clone + Send + 'static>(
                     Device::Cpu(Rc::new(Processor::new(*threads).sharing(shared.clone())))
                 }
             };
-            let instance = load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await?;
+            let instance = load_alone(&device, Box::new(source.clone()), context, &options, &mut |_, _| ()).await?;
             Ok(instance as Box<dyn Queue>)
         })
     })

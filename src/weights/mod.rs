@@ -133,27 +133,26 @@ impl Stored {
 }
 
 /// Tensors of a model, in one file or several shards.
-#[derive(Debug)]
-pub struct Weights<S> {
-    source: S,
+pub struct Weights {
+    source: Box<dyn Source>,
     /// The opened file: the only one, or the index.
     file: String,
     tensors: BTreeMap<String, Stored>,
 }
 
-impl<S: Source> Weights<S> {
+impl Weights {
     /// Opens `model.safetensors`, or otherwise the shards that `model.safetensors.index.json` names. Reads and checks headers only.
     ///
     /// # Errors
     /// [`Error::NotFound`] if neither file exists, [`Error::BadWeights`] with the first rule that a file breaks, and errors of the source.
-    pub async fn open(source: S) -> Result<Self> {
+    pub async fn open(source: Box<dyn Source>) -> Result<Self> {
         let mut weights = Self { source, file: SINGLE.into(), tensors: BTreeMap::new() };
         if let Some(bytes) = weights.source.size(SINGLE).await? {
             weights.add_file(SINGLE, bytes).await?;
             return weights.joined();
         }
         weights.file = INDEX.into();
-        let Some(index) = read_small(&weights.source, INDEX, safetensors::MAX_HEADER).await? else {
+        let Some(index) = read_small(&*weights.source, INDEX, safetensors::MAX_HEADER).await? else {
             let reason = format!("neither {SINGLE} nor {INDEX} is there: download the model's safetensors files");
             return Err(Error::NotFound { path: weights.source.name(), reason });
         };
@@ -184,10 +183,10 @@ impl<S: Source> Weights<S> {
         if bytes < safetensors::PREFIX {
             return Err(refuse(WeightsRule::FileTooShort { bytes }));
         }
-        let prefix = read_exact(&self.source, file, 0..safetensors::PREFIX).await?;
+        let prefix = read_exact(&*self.source, file, 0..safetensors::PREFIX).await?;
         let prefix = prefix.first_chunk().copied().unwrap_or_default();
         let length = safetensors::header_length(prefix, bytes).map_err(refuse)?;
-        let header = read_exact(&self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
+        let header = read_exact(&*self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
         for (name, entry) in safetensors::parse_header(&header, bytes).map_err(refuse)? {
             let file = file.to_owned();
             let safetensors::Entry { dtype, shape, range } = entry;
@@ -221,7 +220,7 @@ impl<S: Source> Weights<S> {
 
     /// Opens the GGUF file `file`, or all parts if its name is like `NAME-00001-of-0000N.gguf`. Reads and checks headers only. Returns the
     /// metadata of the first part.
-    pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
+    pub async fn open_gguf(source: Box<dyn Source>, file: &str) -> Result<(Self, Metadata)> {
         let split = SplitFile::from_name(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
         let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
@@ -256,7 +255,7 @@ impl<S: Source> Weights<S> {
         let mut end = FIRST_READ.min(size);
         let header = loop {
             let start = bytes.len() as u64;
-            bytes.extend(read_exact(&self.source, file, start..end).await?);
+            bytes.extend(read_exact(&*self.source, file, start..end).await?);
             match gguf::parse(file, &bytes, size) {
                 Ok(header) => break header,
                 Err(metadata::Stop::More(needed)) => end = needed.max(2 * end).min(size),
@@ -270,8 +269,8 @@ impl<S: Source> Weights<S> {
     }
 
     /// Returns the source, for reading the model's other files.
-    pub fn source(&self) -> &S {
-        &self.source
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
     }
 
     /// Returns the total size in bytes of all files that loading the model reads.
@@ -368,7 +367,7 @@ impl<S: Source> Weights<S> {
     async fn part(&self, file: &str, range: &Range<u64>, row_bytes: u64, rows: &Range<u64>) -> Result<Vec<u8>> {
         // This does not overflow: for all rows together, `at` returns the end of the range.
         let at = |row| range.start + row * row_bytes;
-        read_exact(&self.source, file, at(rows.start)..at(rows.end)).await
+        read_exact(&*self.source, file, at(rows.start)..at(rows.end)).await
     }
 
     /// Reads a whole small tensor as f32, row-major, all finite.
@@ -412,7 +411,7 @@ fn quote(text: &str) -> String {
 ///
 /// # Errors
 /// Errors of the source.
-pub async fn has_safetensors(source: &impl Source) -> Result<bool> {
+pub async fn has_safetensors(source: &dyn Source) -> Result<bool> {
     Ok(source.size(SINGLE).await?.is_some() || source.size(INDEX).await?.is_some())
 }
 

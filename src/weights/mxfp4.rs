@@ -1,7 +1,7 @@
 //! MXFP4 as gpt-oss stores it: codes `X_blocks` [..., groups, 16] and exponents `X_scales` [..., groups] are one matrix `X`.
 
 use super::source::broken;
-use super::{Dtype, Stored, Tensor, tensor_of};
+use super::{Dtype, FilePlace, Stored, Tensor, tensor_of};
 use crate::error::{Result, WeightsRule};
 use ::safetensors::Dtype::U8;
 use std::collections::BTreeMap;
@@ -30,12 +30,10 @@ pub(super) fn join(tensors: &mut BTreeMap<String, Stored>) -> Result<()> {
             }
             other => return tensor_of(other.as_ref(), &scales, &codes.file).map(|_| ()),
         };
-        if let Some(groups) = shape.last_mut() {
-            *groups = groups.saturating_mul(32);
-        }
-        let joined =
-            Tensor { file: codes.file, dtype: Dtype::Mxfp4, shape, range: codes.range, scales: vec![exponents] };
-        tensors.insert(name, Stored::Usable(joined));
+        shape.iter_mut().last().into_iter().for_each(|groups| *groups = groups.saturating_mul(32));
+        let FilePlace { file, range } = codes;
+        tensors
+            .insert(name, Stored::Usable(Tensor { file, dtype: Dtype::Mxfp4, shape, range, scales: vec![exponents] }));
     }
     Ok(())
 }

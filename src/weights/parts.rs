@@ -1,11 +1,11 @@
 //! Matrices that a file stores as several tensors, or several of them as one.
 
 use super::source::broken;
-use super::{Block, Dtype, Quantization, Source, Stored, Tensor, Weights, mxfp4};
+use super::{Block, Dtype, Quantization, Stored, Tensor, Weights, mxfp4};
 use crate::error::Result;
 use std::ops::Range;
 
-impl<S: Source> Weights<S> {
+impl Weights {
     /// Joins each three tensors of MLX's layout into one quantised matrix.
     ///
     /// # Errors
@@ -26,17 +26,16 @@ impl<S: Source> Weights<S> {
     /// # Errors
     /// [`Error::BadWeights`] if the model also has one of the matrices, or has too many.
     pub fn unstack(&mut self, stacked: &str, names: &[&str]) -> Result<()> {
-        let found = self.iter().filter_map(|(name, tensor)| {
-            let layer = name.strip_suffix(stacked)?;
-            Some((name.to_owned(), layer.to_owned(), tensor.clone()))
-        });
-        for (name, layer, tensor) in found.collect::<Vec<_>>() {
-            let parts = names.len() as u64;
+        let found = self.iter().filter(|(name, tensor)| name.ends_with(stacked) && tensor.scales.is_empty());
+        let found: Vec<_> = found.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();
+        let parts = names.len() as u64;
+        for (name, tensor) in found {
             let &[experts, rows, cols] = &tensor.shape[..] else { continue };
-            if !rows.is_multiple_of(parts) || !tensor.scales.is_empty() {
+            if !rows.is_multiple_of(parts) {
                 continue;
             }
             self.tensors.remove(&name);
+            let layer = name.trim_end_matches(stacked);
             let bytes = (tensor.range.end - tensor.range.start) / (experts * parts).max(1);
             for index in 0..experts * parts {
                 let name = names[(index % parts) as usize].replace('*', &(index / parts).to_string());

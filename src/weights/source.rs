@@ -1,5 +1,6 @@
 //! Sources of a model's files: the trait for byte ranges, a folder on disk, and files in memory.
 
+use async_trait::async_trait;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::pin::Pin;
@@ -10,10 +11,7 @@ use crate::error::{Error, Result, WeightsRule};
 ///
 /// `file` is a name inside the model's folder, such as `config.json`. A source may fail or return too few bytes. Returned bytes are not
 /// trusted; their parser checks them.
-#[allow(
-    async_fn_in_trait,
-    reason = "in the browser futures are not Send, so no bound could be named that holds on both faces"
-)]
+#[async_trait(?Send)]
 pub trait Source {
     /// Returns the size of `file` in bytes, or `None` if there is no such file.
     ///
@@ -44,14 +42,15 @@ pub trait Source {
     }
 }
 
-/// Future of reading files. It is boxed, because a future that awaits several reads would otherwise contain the states of all.
+/// Future of reading files. It is boxed, because a future that awaits several reads would otherwise contain the states of all. Where other
+/// crates call it, it is not inlined: each would compile it again.
 pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
 /// Reads a whole small file, or returns `None` if there is no such file.
 ///
 /// # Errors
 /// [`WeightsRule::FileTooLarge`] if it has more than `limit` bytes, detected before reading; and errors of [`Source`].
-pub fn read_small<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Reading<'a, Option<Vec<u8>>> {
+pub fn read_small<'a>(source: &'a dyn Source, file: &'a str, limit: u64) -> Reading<'a, Option<Vec<u8>>> {
     Box::pin(async move {
         let Some(bytes) = source.size(file).await? else { return Ok(None) };
         if bytes > limit {
@@ -62,7 +61,7 @@ pub fn read_small<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Rea
 }
 
 /// Like [`Source::read_range`], for callers that index by the length. Fails if the source returns fewer or more bytes than requested.
-pub(super) fn read_exact<'a>(source: &'a impl Source, file: &'a str, range: Range<u64>) -> Reading<'a, Vec<u8>> {
+pub(super) fn read_exact<'a>(source: &'a dyn Source, file: &'a str, range: Range<u64>) -> Reading<'a, Vec<u8>> {
     Box::pin(async move {
         let expected = range.end.saturating_sub(range.start);
         let bytes = source.read_range(file, range).await?;
@@ -75,7 +74,7 @@ pub(super) fn broken(file: &str, rule: WeightsRule) -> Error {
     Error::BadWeights { file: file.to_owned(), rule }
 }
 
-fn missing(source: &impl Source, file: &str) -> Error {
+fn missing(source: &dyn Source, file: &str) -> Error {
     Error::NotFound { path: source.name(), reason: format!("there is no {file}") }
 }
 
@@ -125,6 +124,7 @@ impl Folder {
 }
 
 #[cfg(not(target_arch = "wasm32"))]
+#[async_trait(?Send)]
 impl Source for Folder {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         let path = self.locate(file)?;
@@ -200,6 +200,7 @@ impl InMemory {
     }
 }
 
+#[async_trait(?Send)]
 impl Source for InMemory {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         Ok(self.find(file).map(|bytes| bytes.len() as u64))

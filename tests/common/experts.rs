@@ -6,6 +6,7 @@ use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+type Matrix = (Dtype, Vec<usize>, Vec<u8>);
 type Tensors = Vec<(String, Dtype, Vec<usize>, Vec<u8>)>;
 
 fn tensors(folder: &Path) -> Tensors {
@@ -17,7 +18,7 @@ fn tensors(folder: &Path) -> Tensors {
 /// Returns the weights of a folder with one tensor for gate and up of all experts, and one for down (Qwen3.5).
 pub fn stacked(folder: &Path) -> Vec<u8> {
     let mut rest = Vec::new();
-    let mut layers: BTreeMap<String, BTreeMap<(usize, usize), (Dtype, Vec<usize>, Vec<u8>)>> = BTreeMap::new();
+    let mut layers: BTreeMap<String, BTreeMap<(usize, usize), Matrix>> = BTreeMap::new();
     let parts = [["gate_proj", "w1"], ["up_proj", "w3"], ["down_proj", "w2"]];
     for (name, dtype, shape, bytes) in tensors(folder) {
         let Some((layer, of)) = name.split_once(".experts.") else {

@@ -24,7 +24,7 @@ use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};
 use foretoken::internals::model::{AttentionSpec, Blueprint, Capacity, HiddenStates, ModelSpec};
-use foretoken::internals::weights::{Dtype, Folder, InMemory, Source, Weights, narrow, widen};
+use foretoken::internals::weights::{Dtype, Folder, InMemory, Weights, narrow, widen};
 use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -103,26 +103,26 @@ pub fn capacity() -> Capacity {
 }
 
 /// Returns the blueprint of a model folder and its weights.
-pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folder>) {
+pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights) {
     blueprint_as(folder, capacity, WeightDtype::Auto)
 }
 
 /// Returns the blueprint of any checkpoint stored as `dtype`, and its weights.
-pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
+pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights) {
     run(async {
-        let checkpoint = checkpoint::open(Folder::open(path).unwrap(), None).await.unwrap();
+        let checkpoint = checkpoint::open(Box::new(Folder::open(path).unwrap()), None).await.unwrap();
         let blueprint = Blueprint::new(checkpoint.spec().clone(), checkpoint.weights(), capacity, dtype).unwrap();
         (blueprint, checkpoint.into_weights())
     })
 }
 
-type Loadable<S = Folder> = (Blueprint, Weights<S>);
+type Loadable = (Blueprint, Weights);
 
 /// Loads a target, and a draft model if one is given, on one device.
-pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> GpuBackend {
+pub fn engine_of(gpu: &Rc<Gpu>, target: Loadable, draft: Option<Loadable>) -> GpuBackend {
     run(async {
         let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
-        let load = async |(blueprint, weights): Loadable<S>| {
+        let load = async |(blueprint, weights): Loadable| {
             GpuModel::load(gpu, &blueprint, Some(&weights), &buffers, None, &mut |_| ()).await.unwrap()
         };
         let target = load(target).await;
@@ -146,7 +146,7 @@ pub fn mtp_backends(gpu: &Rc<Gpu>, folder: &Path, capacity: Capacity) -> [Box<dy
 /// Loads a target with a drafter of its hidden states on a GPU, and on the CPU.
 pub fn drafter_backends(gpu: &Rc<Gpu>, folders: [&Path; 2], capacity: Capacity) -> [Box<dyn Backend>; 2] {
     let (mut target, weights) = blueprint(folders[0], capacity);
-    let drafter = run(checkpoint::open(Folder::open(folders[1]).unwrap(), None)).unwrap();
+    let drafter = run(checkpoint::open(Box::new(Folder::open(folders[1]).unwrap()), None)).unwrap();
     let spec = drafter.spec().clone().for_target(&target.spec, |tensor| drafter.weights().contains(tensor)).unwrap();
     let after = match &spec.hidden_states {
         HiddenStates::Context { after } => after.clone(),
@@ -158,7 +158,7 @@ pub fn drafter_backends(gpu: &Rc<Gpu>, folders: [&Path; 2], capacity: Capacity) 
 }
 
 /// Loads a target and a drafter that shares its matrices on a GPU, and on the CPU.
-fn backends(gpu: &Rc<Gpu>, models: [(Blueprint, &Weights<Folder>); 2]) -> [Box<dyn Backend>; 2] {
+fn backends(gpu: &Rc<Gpu>, models: [(Blueprint, &Weights); 2]) -> [Box<dyn Backend>; 2] {
     let [(target, weights), (drafter, own)] = models;
     run(async {
         let buffers = RoundBuffers::new(gpu, &target.capacity, target.spec.vocab_size).unwrap();
@@ -198,7 +198,7 @@ pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<
 }
 
 /// Rounds the matrices of a safetensors file of floats to a type and stores them as f32. If `is_transposed`, columns are rounded.
-pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights<InMemory> {
+pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights {
     let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
     let rounded = tensors.iter().map(|(name, tensor)| {
         let stored = if tensor.dtype() == safetensors::Dtype::F32 { Dtype::F32 } else { Dtype::F16 };
@@ -217,7 +217,7 @@ pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) 
         (name.to_owned(), safetensors::Dtype::F32, tensor.shape().to_vec(), bytes)
     });
     let file = safetensors_file(&rounded.collect::<Vec<_>>());
-    run(Weights::open(InMemory::new("rounded", [("model.safetensors", file.into())]))).unwrap()
+    run(Weights::open(Box::new(InMemory::new("rounded", [("model.safetensors", file.into())])))).unwrap()
 }
 
 /// A case of Hugging Face transformers: prompt, logits after each prompt token, greedy continuation.

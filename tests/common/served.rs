@@ -27,7 +27,8 @@ pub fn oracle(text: &[u32]) -> Vec<u32> {
             pollster::block_on(async {
                 let files = Folder::open(path("models/tales/target")).unwrap();
                 let options = LoadOptions::new();
-                let mut engine = load_alone(&Device::cpu(), files, None, &options, &mut |_, _| ()).await.unwrap();
+                let mut engine =
+                    load_alone(&Device::cpu(), Box::new(files), None, &options, &mut |_, _| ()).await.unwrap();
                 let mut ids = Vec::new();
                 for (text, answer) in asked {
                     answer_with(&mut *engine, &mut ids, &text).await;

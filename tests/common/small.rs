@@ -88,7 +88,7 @@ impl Small {
     }
 
     /// Returns the tensors, read from a file of the format that has their types.
-    pub fn weights(&self) -> Weights<InMemory> {
+    pub fn weights(&self) -> Weights {
         let affine = |(_, _, dtype, _): &(String, Vec<usize>, Dtype, Vec<u8>)| match dtype {
             Dtype::Affine(affine) => Some(*affine),
             _ => None,
@@ -97,13 +97,13 @@ impl Small {
             Some(affine) => self.mlx(affine),
             None => {
                 let memory = InMemory::new("small", [("m.gguf", self.file().into())]);
-                run(Weights::open_gguf(memory, "m.gguf")).unwrap().0
+                run(Weights::open_gguf(Box::new(memory), "m.gguf")).unwrap().0
             }
         }
     }
 
     /// Reads the tensors from a file in MLX's layout, where all quantised matrices have this type.
-    fn mlx(&self, Affine { bits, group_size, .. }: Affine) -> Weights<InMemory> {
+    fn mlx(&self, Affine { bits, group_size, .. }: Affine) -> Weights {
         use safetensors::Dtype::{BF16, F16, F32, U32};
         let mut tensors = Vec::new();
         for (name, shape, dtype, bytes) in &self.tensors {
@@ -128,7 +128,8 @@ impl Small {
         }
         let file = safetensors_file(&tensors);
         let config = json!({ "quantization": { "bits": bits, "group_size": group_size } }).to_string();
-        let mut weights = run(Weights::open(InMemory::new("small", [("model.safetensors", file.into())]))).unwrap();
+        let mut weights =
+            run(Weights::open(Box::new(InMemory::new("small", [("model.safetensors", file.into())])))).unwrap();
         weights.join(&Quantization::parse(config.as_bytes()).unwrap().unwrap()).unwrap();
         weights
     }

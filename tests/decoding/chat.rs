@@ -25,7 +25,7 @@ fn load_on(
 ) -> Session {
     let open = |folder: &str| Folder::open(path(folder)).unwrap();
     let options = LoadOptions::new().max_context(max_context).prompt_cache_bytes(prompt_cache_bytes);
-    run(Session::load(device, open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
+    run(Session::load(device, Box::new(open(target)), Some(Box::new(open(draft))), &options, &mut |_, _| ())).unwrap()
 }
 
 fn messages(texts: &[&str]) -> Vec<Message> {

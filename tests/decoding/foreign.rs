@@ -22,7 +22,7 @@ const FEWER: usize = 1_500;
 fn load(draft: &Path, max_context: usize) -> foretoken::Result<Session> {
     let options = LoadOptions::new().max_context(max_context);
     let target = Folder::open(path("models/tales/target")).unwrap();
-    run(Session::load(&gpu(), target, Some(Folder::open(draft).unwrap()), &options, &mut |_, _| ()))
+    run(Session::load(&gpu(), Box::new(target), Some(Box::new(Folder::open(draft).unwrap())), &options, &mut |_, _| ()))
 }
 
 fn generate(session: &mut Session, prompt: &[u32], options: &GenerateOptions) -> Generation {

@@ -133,7 +133,8 @@ fn a_text_that_is_drawn_at_random_needs_no_memory_that_is_not_planned() {
     let gpu = gpu();
     let folder = || Folder::open(path("models/tales/target")).unwrap();
     let load = LoadOptions::new().max_context(256);
-    let mut session = run(Session::load(&gpu, folder(), Some(folder()), &load, &mut |_, _| ())).unwrap();
+    let mut session =
+        run(Session::load(&gpu, Box::new(folder()), Some(Box::new(folder())), &load, &mut |_, _| ())).unwrap();
     let planned = session.engine().memory().total() + session.engine().draft_memory().unwrap().total();
     // One list of the sampler.
     let list = 4 * 32 * session.engine().spec().unwrap().vocab_size as u64;

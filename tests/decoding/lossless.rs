@@ -164,7 +164,8 @@ fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     let generate = |ends: &[u32], options: &GenerateOptions| {
         let source = || configured(&folder, "generation_config.json", "eos_token_id", &json!(ends));
         let load = LoadOptions::new().max_context(128);
-        let mut session = run(Session::load(&gpu(), source(), Some(source()), &load, &mut |_, _| ())).unwrap();
+        let mut session =
+            run(Session::load(&gpu(), Box::new(source()), Some(Box::new(source())), &load, &mut |_, _| ())).unwrap();
         let prompt = Prompt::Text("Once upon a time there was a king.".into());
         run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap()
     };

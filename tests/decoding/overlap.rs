@@ -155,7 +155,7 @@ fn a_submitted_round_can_be_given_up() {
 fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
     let options = LoadOptions::new().max_context(128);
-    run(Session::load(&gpu(), source.clone(), Some(source), &options, &mut |_, _| ())).unwrap()
+    run(Session::load(&gpu(), Box::new(source.clone()), Some(Box::new(source)), &options, &mut |_, _| ())).unwrap()
 }
 
 fn generate(session: &mut Session, options: &GenerateOptions, most: usize) -> Generation {

@@ -18,7 +18,7 @@ fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
     // Without a prompt cache, forgotten tokens must be read again.
     let options = LoadOptions::new().max_context(256).prefill_chunk(CHUNK).prompt_cache_bytes(0);
-    run(Session::load(&gpu(), source.clone(), Some(source), &options, &mut |_, _| ())).unwrap()
+    run(Session::load(&gpu(), Box::new(source.clone()), Some(Box::new(source)), &options, &mut |_, _| ())).unwrap()
 }
 
 fn prompt(first: u32) -> Prompt {

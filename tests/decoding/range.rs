@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 fn generate(device: &Device, source: InMemory, kv_dtype: Option<KvDtype>) -> Result<Vec<u32>> {
     let load = LoadOptions::new().max_context(128).kv_dtype(kv_dtype);
-    let mut session = run(Session::load(device.clone(), source, None::<InMemory>, &load, &mut |_, _| ()))?;
+    let mut session = run(Session::load(device.clone(), Box::new(source), None, &load, &mut |_, _| ()))?;
     let prompt = Prompt::Text("Once upon a time there was a king.".into());
     let options = GenerateOptions::new().max_new_tokens(24);
     Ok(run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())))?.token_ids)

@@ -1,5 +1,6 @@
 //! After a lost device the models are loaded again, and the text continues and is the same.
 
+use async_trait::async_trait;
 use common::altered::overflowing;
 use common::foreign::Foreign;
 use common::{gpu, path, run};
@@ -27,6 +28,7 @@ impl Watched {
     }
 }
 
+#[async_trait(?Send)]
 impl Source for Watched {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         self.folder.size(file).await
@@ -52,7 +54,7 @@ fn load(gpu: &Rc<Gpu>, source: &Watched, max_context: usize) -> Result<Session> 
 
 fn load_pair(gpu: &Rc<Gpu>, target: &Watched, assistant: &Watched, max_context: usize) -> Result<Session> {
     let options = LoadOptions::new().max_context(max_context);
-    run(Session::load(gpu, target.clone(), Some(assistant.clone()), &options, &mut |_, _| ()))
+    run(Session::load(gpu, Box::new(target.clone()), Some(Box::new(assistant.clone())), &options, &mut |_, _| ()))
 }
 
 /// Generates, and destroys the device after each of these numbers of tokens.
@@ -190,7 +192,14 @@ fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
     let load = LoadOptions::new().max_context(128);
     for folder in [path("models/tales/draft"), foreign.folder().to_owned()] {
         let assistant = Some(overflowing(&folder, "model.layers.0.mlp.down_proj.weight"));
-        let mut session = run(Session::load(&gpu(), target.clone(), assistant, &load, &mut |_, _| ())).unwrap();
+        let mut session = run(Session::load(
+            &gpu(),
+            Box::new(target.clone()),
+            assistant.map(|files| Box::new(files) as _),
+            &load,
+            &mut |_, _| (),
+        ))
+        .unwrap();
         let [plain, drafted, _] = ways();
         // In the chain, the draft model drafts if the lookup finds nothing.
         let chain = drafted.clone().drafter(DrafterChoice::Chain);

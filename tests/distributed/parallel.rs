@@ -496,12 +496,24 @@ fn generations_are_those_of_a_session() {
         let load = |sp_degree| LoadOptions::new().sp_degree(sp_degree).max_context(512);
         let device = gpu();
         let (one, two, any) = (load(1), load(2), GpuOptions::default());
-        let mut session =
-            run(Session::load(&device, files("target"), Some(files("draft")), &one, &mut |_, _| ())).unwrap();
-        let refused = run(Session::load(&device, files("target"), None::<Folder>, &two, &mut |_, _| ()));
+        let mut session = run(Session::load(
+            &device,
+            Box::new(files("target")),
+            Some(Box::new(files("draft"))),
+            &one,
+            &mut |_, _| (),
+        ))
+        .unwrap();
+        let refused = run(Session::load(&device, Box::new(files("target")), None, &two, &mut |_, _| ()));
         assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "sp_degree"));
         let beside = one.clone().device(DeviceChoice::Webgpu).draft_device(DeviceChoice::Cpu);
-        let refused = run(Session::load(&device, files("target"), Some(files("draft")), &beside, &mut |_, _| ()));
+        let refused = run(Session::load(
+            &device,
+            Box::new(files("target")),
+            Some(Box::new(files("draft"))),
+            &beside,
+            &mut |_, _| (),
+        ));
         assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "draft_device"));
         let mut with_cpu = run(Parallel::load(&any, files("target"), Some(files("draft")), &beside)).unwrap();
         let cpu = two.clone().device(DeviceChoice::Cpu);
@@ -568,7 +580,7 @@ fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
         let files = |folder: &Path| Folder::open(folder).unwrap();
         let (foreign, target) = (Foreign::new(1_500), path("models/tales/target"));
         let one = LoadOptions::new().max_context(512).device(DeviceChoice::Webgpu);
-        let mut session = run(Session::load(&gpu(), files(&target), None::<Folder>, &one, &mut |_, _| ())).unwrap();
+        let mut session = run(Session::load(&gpu(), Box::new(files(&target)), None, &one, &mut |_, _| ())).unwrap();
         let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
         let options = GenerateOptions::new().max_new_tokens(24);
         let drawn = options.clone().do_sample(true).seed(3).temperature(0.7).logit_bias([(1, 3.0), (4_090, -4.0)]);

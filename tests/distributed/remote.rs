@@ -38,7 +38,7 @@ fn expected(count: usize) -> Vec<u32> {
     static WHOLE: LazyLock<Vec<u32>> = LazyLock::new(|| {
         let load = LoadOptions::new();
         let mut session =
-            run(Session::load(Device::cpu(), folder("target"), None::<Folder>, &load, &mut |_, _| ())).unwrap();
+            run(Session::load(Device::cpu(), Box::new(folder("target")), None, &load, &mut |_, _| ())).unwrap();
         generate(&mut session, &options(64).speculation(Speculation::Off)).unwrap().token_ids
     });
     WHOLE[..count].to_vec()
@@ -62,7 +62,7 @@ fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) 
 
 fn connect_by(endpoint: &Endpoint, assistant: Option<Folder>, load: &LoadOptions) -> Result<Box<Generator>> {
     let transport = Rc::new(Http::default());
-    run(parallel::connect(transport, endpoint.clone(), folder("target"), assistant, load, &mut |_, _| ()))
+    run(parallel::connect(transport, endpoint.clone(), Box::new(folder("target")), assistant, load, &mut |_, _| ()))
 }
 
 /// Replaces the responses to requests number `times` for a text, counted from 0 since `armed`.

@@ -1,30 +1,29 @@
 //! GGUF files: a file that breaks each rule, values of every type, split files, tokenizers, and two hundred thousand mutants.
 
+use crate::weights::Watched;
 use common::attention;
 use common::gguf::{ARRAY, BOOL, F32, File, I32, TEXT, U8, U16, U32, U64, array, text, texts};
 use foretoken::internals::checkpoint::{self, Checkpoint};
 use foretoken::internals::model::{DeltaSpec, ModelSpec, Residual, RopeScaling};
 use foretoken::internals::text::Vocabulary;
-use foretoken::internals::weights::{Dtype, InMemory, Metadata, Source, Weights};
+use foretoken::internals::weights::{Dtype, InMemory, Metadata, Weights};
 use foretoken::{Error, Result, WeightsRule as Rule};
 use pollster::block_on;
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::ops::Range;
 
 const FILE: &str = "model.gguf";
 const PARTS: [&str; 2] = ["model-00001-of-00002.gguf", "model-00002-of-00002.gguf"];
 
 /// Opens a built file.
 trait Opened {
-    fn open(&self) -> Result<(Weights<InMemory>, Metadata)>;
+    fn open(&self) -> Result<(Weights, Metadata)>;
     /// Returns the rule that the file breaks.
     fn rule(&self) -> Rule;
 }
 
 impl Opened for File {
-    fn open(&self) -> Result<(Weights<InMemory>, Metadata)> {
+    fn open(&self) -> Result<(Weights, Metadata)> {
         open(&self.bytes())
     }
 
@@ -38,8 +37,8 @@ fn memory(files: &[(&'static str, &[u8])]) -> InMemory {
     InMemory::new("test", files.iter().map(|(name, bytes)| (*name, Cow::Owned(bytes.to_vec()))))
 }
 
-fn open(bytes: &[u8]) -> Result<(Weights<InMemory>, Metadata)> {
-    block_on(Weights::open_gguf(memory(&[(FILE, bytes)]), FILE))
+fn open(bytes: &[u8]) -> Result<(Weights, Metadata)> {
+    block_on(Weights::open_gguf(Box::new(memory(&[(FILE, bytes)])), FILE))
 }
 
 /// Returns the broken rule. Its message must fit one line of a terminal.
@@ -224,7 +223,7 @@ fn split_name() {
     let open = |parts: [File; 2]| {
         let bytes = parts.map(|part| part.bytes());
         let files = memory(&[(PARTS[0], &bytes[0]), (PARTS[1], &bytes[1])]);
-        block_on(Weights::open_gguf(files, PARTS[1]))
+        block_on(Weights::open_gguf(Box::new(files), PARTS[1]))
     };
     assert_eq!(rule(open([part(0, 3), part(1, 3)])), Rule::SplitName { parts: 3 });
     assert_eq!(rule(open([part(0, 2), part(1, 3)])), Rule::SplitName { parts: 3 });
@@ -249,9 +248,15 @@ fn split_number() {
         file.bytes()
     };
     let files = memory(&[(PARTS[0], &part(0)), (PARTS[1], &part(0))]);
-    assert_eq!(rule(block_on(Weights::open_gguf(files, PARTS[0]))), Rule::SplitNumber { expected: 1, found: 0 });
+    assert_eq!(
+        rule(block_on(Weights::open_gguf(Box::new(files), PARTS[0]))),
+        Rule::SplitNumber { expected: 1, found: 0 }
+    );
     let alone = memory(&[(PARTS[0], &part(0))]);
-    assert_eq!(rule(block_on(Weights::open_gguf(alone, PARTS[0]))), Rule::MissingShard { shard: PARTS[1].into() });
+    assert_eq!(
+        rule(block_on(Weights::open_gguf(Box::new(alone), PARTS[0]))),
+        Rule::MissingShard { shard: PARTS[1].into() }
+    );
 }
 
 #[test]
@@ -332,26 +337,6 @@ fn tensors_have_their_shape_type_and_bytes() {
     assert_eq!(weights.get("s").unwrap().shape, [0; 0]);
 }
 
-struct Watched {
-    files: InMemory,
-    read: Cell<u64>,
-}
-
-impl Source for Watched {
-    async fn size(&self, file: &str) -> Result<Option<u64>> {
-        self.files.size(file).await
-    }
-    async fn read_range(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
-        let size = self.files.size(file).await?.expect("only files that are there are read");
-        assert!(range.start <= range.end && range.end <= size, "{range:?} of {size}");
-        self.read.set(self.read.get() + range.end - range.start);
-        self.files.read_range(file, range).await
-    }
-    fn name(&self) -> String {
-        self.files.name()
-    }
-}
-
 #[test]
 fn a_header_is_read_piece_by_piece_and_the_data_is_not() {
     let many: Vec<String> = (0..300_000).map(|id| format!("token {id}")).collect();
@@ -359,16 +344,17 @@ fn a_header_is_read_piece_by_piece_and_the_data_is_not() {
     let bytes =
         File::default().key("tokens", ARRAY, texts(&many)).tensor("t", &[1 << 22], 0, &vec![0; 1 << 24]).bytes();
     let header = (bytes.len() - (1 << 24)) as u64;
-    let source = Watched { files: memory(&[(FILE, &bytes)]), read: Cell::new(0) };
-    let (weights, metadata) = block_on(Weights::open_gguf(source, FILE)).unwrap();
-    let read = weights.source().read.get();
+    let (source, read) = Watched::new(memory(&[(FILE, &bytes)]));
+    let (_, metadata) = block_on(Weights::open_gguf(Box::new(source), FILE)).unwrap();
+    let [read, _] = read.get();
     assert!(read >= header && read < 2 * header, "{read} bytes were read of a header of {header}");
     assert!(metadata.texts("tokens").unwrap().eq(many));
 }
 
 #[test]
 fn a_key_that_is_wrong_is_named_as_in_the_file() {
-    let open = |file: &File| block_on(checkpoint::open(memory(&[(FILE, &file.bytes())]), None)).err().unwrap();
+    let open =
+        |file: &File| block_on(checkpoint::open(Box::new(memory(&[(FILE, &file.bytes())])), None)).err().unwrap();
     let unknown = File::default().key("general.architecture", TEXT, text("rwkv6"));
     assert_eq!(open(&unknown).code(), "unsupported-architecture");
     let llama = |key: &str| {
@@ -407,7 +393,7 @@ fn described(
     numbers: &[(&str, u32)],
     tensors: &[&str],
     more: impl Fn(File) -> File,
-) -> Box<dyn Checkpoint<InMemory>> {
+) -> Box<dyn Checkpoint> {
     let sizes =
         [("context_length", 512), ("block_count", 12), ("feed_forward_length", 96), ("attention.head_count", 4)];
     let mut file = File::default().key("general.architecture", TEXT, text(architecture));
@@ -417,7 +403,7 @@ fn described(
     }
     file = more(file.tensor("token_embd.weight", &[32, 50], 0, &[0; 6400]));
     file = tensors.iter().fold(file, |file, name| file.tensor(name, &[1], 0, &[0; 4]));
-    let opened = block_on(checkpoint::open(memory(&[(FILE, &file.bytes())]), None));
+    let opened = block_on(checkpoint::open(Box::new(memory(&[(FILE, &file.bytes())])), None));
     opened.unwrap_or_else(|error| panic!("{architecture}: {error}"))
 }
 
@@ -485,7 +471,7 @@ fn metadata_say_which_layers_are_delta_nets() {
         wrong.iter().fold(File::default().key("general.architecture", TEXT, text("qwen35")), |file, (key, value)| {
             file.key(&format!("qwen35.{key}"), U32, value.to_le_bytes())
         });
-    let error = block_on(checkpoint::open(memory(&[(FILE, &file.bytes())]), None)).map(drop).unwrap_err();
+    let error = block_on(checkpoint::open(Box::new(memory(&[(FILE, &file.bytes())])), None)).map(drop).unwrap_err();
     assert!(error.to_string().contains("qwen35.ssm.inner_size"), "{error}");
 }
 
@@ -732,8 +718,8 @@ fn mutate(bytes: &mut Vec<u8>, header: usize, random: &mut Random) {
 
 /// Opens and reads the whole file; true if all of it was accepted.
 fn survives(bytes: &[u8]) -> bool {
-    let source = Watched { files: memory(&[(FILE, bytes)]), read: Cell::new(0) };
-    let (weights, metadata) = match block_on(Weights::open_gguf(source, FILE)) {
+    let (source, _) = Watched::new(memory(&[(FILE, bytes)]));
+    let (weights, metadata) = match block_on(Weights::open_gguf(Box::new(source), FILE)) {
         Ok(opened) => opened,
         Err(error) => {
             let message = error.to_string();

@@ -20,10 +20,10 @@ fn config(folder: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap()
 }
 
-fn open(config: &Value, weights: Vec<u8>) -> foretoken::Result<(Blueprint, Weights<InMemory>)> {
+fn open(config: &Value, weights: Vec<u8>) -> foretoken::Result<(Blueprint, Weights)> {
     let files = [("config.json", config.to_string().into_bytes().into()), ("model.safetensors", weights.into())];
     run(async {
-        let opened = checkpoint::open(InMemory::new("m", files), None).await?;
+        let opened = checkpoint::open(Box::new(InMemory::new("m", files)), None).await?;
         let blueprint = Blueprint::new(opened.spec().clone(), opened.weights(), capacity(), WeightDtype::Auto)?;
         Ok((blueprint, opened.into_weights()))
     })

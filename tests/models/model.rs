@@ -275,7 +275,7 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
 fn a_head_that_differs_from_the_embedding_is_used_although_the_config_says_otherwise() {
     let prompt = [261, 420, 7, 300];
     let logits = |source: InMemory| {
-        let checkpoint = run(checkpoint::open(source, None)).unwrap();
+        let checkpoint = run(checkpoint::open(Box::new(source), None)).unwrap();
         let spec = checkpoint.spec();
         let model = run(Model::load(spec.clone(), checkpoint.weights())).unwrap();
         let (warnings, is_tied) = (checkpoint.warnings().to_vec(), spec.tie_word_embeddings);
@@ -299,7 +299,7 @@ fn a_head_that_differs_from_the_embedding_is_used_although_the_config_says_other
 #[test]
 fn a_head_of_a_type_that_cannot_be_used_is_refused() {
     let source = with_head_of_integers(&path("models/tales/draft"));
-    let checkpoint = run(checkpoint::open(source, None)).unwrap();
+    let checkpoint = run(checkpoint::open(Box::new(source), None)).unwrap();
     let refused = run(Model::load(checkpoint.spec().clone(), checkpoint.weights())).map(drop).unwrap_err();
     assert!(refused.to_string().contains("lm_head.weight"), "{refused}");
 }

@@ -447,7 +447,8 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
             .iter()
             .map(|(name, dtype, shape, bytes)| (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         let file = safetensors::serialize(views, None).unwrap();
-        let weights = run(Weights::open(InMemory::new("converted", [("model.safetensors", file.into())]))).unwrap();
+        let weights =
+            run(Weights::open(Box::new(InMemory::new("converted", [("model.safetensors", file.into())])))).unwrap();
         let keys = metadata(architecture, &spec).as_object().unwrap().clone();
         let ours = spec_of_gguf("converted.gguf", keys).unwrap();
         // OLMo 2 and OLMo 3 have one name in GGUF.
@@ -467,12 +468,12 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
 }
 
 /// Returns a golden's tensors with other names.
-fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights<InMemory> {
+fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let views = tensors.iter().map(|(old, view)| (name(old), view));
     let file = safetensors::serialize(views, None).unwrap();
-    run(Weights::open(InMemory::new("renamed", [("model.safetensors", file.into())]))).unwrap()
+    run(Weights::open(Box::new(InMemory::new("renamed", [("model.safetensors", file.into())])))).unwrap()
 }
 
 /// GPT-2 as published: without its head, which is tied, tensors lack the model's prefix.
@@ -537,7 +538,7 @@ fn a_hybrid_model_without_recurrent_layers_computes_what_granite_does() {
     let dtype = tensors.tensor("model.norm.weight").unwrap().dtype();
     let views = fused.iter().map(|(name, shape, data)| (name, TensorView::new(dtype, shape.clone(), data).unwrap()));
     let file = safetensors::serialize(views, None).unwrap();
-    let weights = run(Weights::open(InMemory::new("hybrid", [("model.safetensors", file.into())]))).unwrap();
+    let weights = run(Weights::open(Box::new(InMemory::new("hybrid", [("model.safetensors", file.into())])))).unwrap();
     let mut config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
     config["model_type"] = "granitemoehybrid".into();
     config["shared_intermediate_size"] = config["intermediate_size"].take();

@@ -73,7 +73,7 @@ fn the_tokens_of_ten_thousand_lines_are_those_of_transformers() {
     let golden = golden();
     let lines = lines(&golden);
     for (path, model) in models(&golden) {
-        let checkpoint = run(checkpoint::open(Folder::open(&path).unwrap(), None)).unwrap();
+        let checkpoint = run(checkpoint::open(Box::new(Folder::open(&path).unwrap()), None)).unwrap();
         let tokenizer = run(checkpoint.tokenizer()).unwrap();
         for (hundred, (lines, expected)) in lines.chunks(100).zip(model["hashes"].as_array().unwrap()).enumerate() {
             let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -113,7 +113,7 @@ fn check(path: &Path, cases: &[Value], device: Device, most: usize) {
     // transformers computes with floats.
     let options = LoadOptions::new().max_context(512).arithmetic(ArithmeticChoice::F32);
     let folder = Folder::open(path).unwrap();
-    let mut session = run(Session::load(device, folder, None::<Folder>, &options, &mut |_, _| ())).unwrap();
+    let mut session = run(Session::load(device, Box::new(folder), None, &options, &mut |_, _| ())).unwrap();
     for case in cases {
         let prompt = match &case["prompt"] {
             Value::String(text) => Prompt::Text(text.clone()),

@@ -94,10 +94,7 @@ fn affine_types_widen_as_mlx_does() {
 }
 
 /// Opens a safetensors file of zeros with these tensors: name, type, bytes of an element, shape.
-fn open(
-    tensors: &[(&str, safetensors::Dtype, usize, &[usize])],
-    quantization: Value,
-) -> foretoken::Result<Weights<InMemory>> {
+fn open(tensors: &[(&str, safetensors::Dtype, usize, &[usize])], quantization: Value) -> foretoken::Result<Weights> {
     let zeros = vec![0; 1 << 16];
     let view = |dtype, size, shape: &[usize]| {
         TensorView::new(dtype, shape.to_vec(), &zeros[..size * shape.iter().product::<usize>()]).unwrap()
@@ -105,18 +102,13 @@ fn open(
     let views = tensors.iter().map(|(name, dtype, size, shape)| (*name, view(*dtype, *size, shape)));
     let file = safetensors::serialize(views, None).unwrap();
     let config = json!({ "quantization": quantization }).to_string();
-    let mut weights = run(Weights::open(InMemory::new("m", [("model.safetensors", file.into())])))?;
+    let mut weights = run(Weights::open(Box::new(InMemory::new("m", [("model.safetensors", file.into())]))))?;
     weights.join(&Quantization::parse(config.as_bytes())?.unwrap())?;
     Ok(weights)
 }
 
 /// Opens a module of 3 rows of 128 weights of 4 bits in groups of 64, with one of its three tensors replaced.
-fn module(
-    part: usize,
-    dtype: safetensors::Dtype,
-    size: usize,
-    shape: &[usize],
-) -> foretoken::Result<Weights<InMemory>> {
+fn module(part: usize, dtype: safetensors::Dtype, size: usize, shape: &[usize]) -> foretoken::Result<Weights> {
     use safetensors::Dtype::{BF16, U32};
     let mut tensors: [(&str, _, _, &[usize]); 3] =
         [("a.weight", U32, 4, &[3, 16]), ("a.scales", BF16, 2, &[3, 2]), ("a.biases", BF16, 2, &[3, 2])];
@@ -343,7 +335,7 @@ fn too_large_for() {
     for (wanted, dtype) in [(WeightDtype::F16, "F16"), (WeightDtype::Q4, "Q4_1")] {
         let memory = InMemory::new("large", [("m.gguf", large.file().into())]);
         let error = run(async {
-            let (weights, _) = Weights::open_gguf(memory, "m.gguf").await.unwrap();
+            let (weights, _) = Weights::open_gguf(Box::new(memory), "m.gguf").await.unwrap();
             let blueprint = Blueprint::new(large.spec.clone(), &weights, capacity(), wanted).unwrap();
             let gpu = gpu();
             let buffers = RoundBuffers::new(&gpu, &blueprint.capacity, Small::VOCAB).unwrap();
@@ -360,7 +352,7 @@ fn row_not_whole_blocks() {
     // Three blocks in all, but one and a half per row.
     (small.tensors[1].1, small.tensors[1].3) = (vec![2, 48], vec![0; 102]);
     let memory = InMemory::new("small", [("m.gguf", small.file().into())]);
-    let Err(Error::BadWeights { rule, .. }) = run(Weights::open_gguf(memory, "m.gguf")) else {
+    let Err(Error::BadWeights { rule, .. }) = run(Weights::open_gguf(Box::new(memory), "m.gguf")) else {
         panic!("it is accepted")
     };
     let tensor = small.tensors[1].0.clone();

@@ -31,7 +31,7 @@ struct Likely {
 
 fn load(device: impl Into<Device>, source: impl Source + 'static, options: LoadOptions) -> Session {
     let options = options.arithmetic(ArithmeticChoice::F32).kv_dtype(KvDtype::F32);
-    run(Session::load(device, source, None::<Folder>, &options, &mut |_, _| ())).unwrap()
+    run(Session::load(device, Box::new(source), None, &options, &mut |_, _| ())).unwrap()
 }
 
 fn length(vector: &[f32]) -> f32 {

@@ -18,7 +18,7 @@ fn load(device: impl Into<Device>) -> Session {
     let open = |folder: &str| Folder::open(path(folder)).unwrap();
     let (target, draft) = (open("models/tales/target"), open("models/tales/draft"));
     let options = LoadOptions::new().max_context(512);
-    run(Session::load(device, target, Some(draft), &options, &mut |_, _| ())).unwrap()
+    run(Session::load(device, Box::new(target), Some(Box::new(draft)), &options, &mut |_, _| ())).unwrap()
 }
 
 fn write(session: &mut Session, options: &GenerateOptions) -> (Generation, Vec<Origin>) {
@@ -119,7 +119,7 @@ fn a_form_whose_forced_tokens_have_no_room_ends_with_the_context() {
     for gpu in gpus() {
         let target = Folder::open(path("models/tales/target")).unwrap();
         let load = LoadOptions::new().max_context(100);
-        let mut session = run(Session::load(&gpu, target, None::<Folder>, &load, &mut |_, _| ())).unwrap();
+        let mut session = run(Session::load(&gpu, Box::new(target), None, &load, &mut |_, _| ())).unwrap();
         let drafted = options(ResponseFormat::regex(form));
         let [plain, drafted] = [drafted.clone().speculation(Speculation::Off), drafted].map(|options| {
             let ended = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();

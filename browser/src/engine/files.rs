@@ -1,6 +1,7 @@
 //! A model's files, read by JavaScript, and exceptions thrown during a call.
 
 use crate::Exception;
+use async_trait::async_trait;
 use foretoken::internals::weights::Source;
 use foretoken::{Error, Result, WeightsRule};
 use js_sys::{Array, Function, Reflect, Uint8Array};
@@ -44,6 +45,7 @@ impl JsSource {
     }
 }
 
+#[async_trait(?Send)]
 impl Source for JsSource {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         let size = self.files.size(file).await.map_err(|thrown| self.keep(thrown))?;

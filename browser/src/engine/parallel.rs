@@ -111,7 +111,10 @@ pub async fn load_parallel(
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let prepared = async {
         let options = read::load_options(&options)?;
-        Ok((PreparedParts::open(target, assistant, &options).await?, options.sp_degree))
+        Ok((
+            PreparedParts::open(Box::new(target), assistant.map(|files| Box::new(files) as _), &options).await?,
+            options.sp_degree,
+        ))
     };
     let (prepared, sp_degree) = thrown.or(prepared.await)?;
     let started = workers.start(prepared.with_drafter, prepared.prompts.context).await?;
@@ -155,7 +158,7 @@ pub async fn serve(
     let build = move || -> Later<'static, _> {
         let (source, options, local) = (source.clone(), options.clone(), set_up_there.clone());
         let mut hear = hear(progress.clone());
-        Box::pin(async move { set_up(source, context, &options, low_power, &local, &mut hear).await })
+        Box::pin(async move { set_up(Box::new(source), context, &options, low_power, &local, &mut hear).await })
     };
     let instance = ModelInstance::new(thrown.or(build().await)?, Box::new(build));
     let (commands, inbox) = unbounded();

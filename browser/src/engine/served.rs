@@ -100,7 +100,7 @@ pub async fn connect(
             from_value(server).map_err(|error| Error::Internal { reason: error.to_string() })?;
         let mut endpoint = Endpoint::new(urls, model)?;
         endpoint.api_key = api_key.as_deref().map(Key::new).transpose()?;
-        parallel::connect(Rc::new(sender), endpoint, words, assistant, &options, &mut hear(progress)).await
+        parallel::connect(Rc::new(sender), endpoint, Box::new(words), assistant, &options, &mut hear(progress)).await
     };
     let generator = thrown.or(connected.await)?;
     Ok(JsSession(generator, thrown))

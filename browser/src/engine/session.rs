@@ -46,7 +46,14 @@ pub async fn load(
         if let Device::Cpu(_) = device {
             device = Device::Cpu(Rc::new(Processor::new(others(threads, options.threads).await)));
         }
-        let mut session = Session::load(device, target, assistant, &options, &mut hear(progress)).await?;
+        let mut session = Session::load(
+            device,
+            Box::new(target),
+            assistant.map(|files| Box::new(files) as _),
+            &options,
+            &mut hear(progress),
+        )
+        .await?;
         session.executor.warnings.extend(reason);
         Ok(session)
     };
@@ -64,7 +71,7 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, Exceptio
     let model = JsSource::new(model, &thrown);
     let inspected = async {
         let options = read::load_options(&options)?;
-        let files = ModelFiles::open(model, &options).await?;
+        let files = ModelFiles::open(Box::new(model), &options).await?;
         let device = Device::open(&options, &GpuOptions::default()).await.ok();
         files.inspect(device.map(|(device, _)| device.info().clone())).await
     };

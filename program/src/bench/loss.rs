@@ -54,7 +54,7 @@ pub(super) async fn run(
         }
         let began = Instant::now();
         let options = options.clone().dtype(dtype).arithmetic(arithmetic.into()).kv_dtype(kv_dtype);
-        let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
+        let mut session = Session::load(device.clone(), Box::new(open()?), None, &options, &mut |_, _| ()).await?;
         let mut text = session.tokenizer().encode(text, true)?;
         text.truncate(effort.tale);
         let engine = session.engine_mut();

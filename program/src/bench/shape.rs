@@ -4,7 +4,6 @@ use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::parse_config;
 use foretoken::internals::model::{Blueprint, Capacity};
-use foretoken::internals::weights::Folder;
 use foretoken::{Error, KvDtype, LoadOptions, Result};
 use serde_json::Value;
 use std::rc::Rc;
@@ -41,7 +40,7 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let buffers = RoundBuffers::new(gpu, &capacity, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
-    let model = GpuModel::load::<Folder>(gpu, &blueprint, None, &buffers, None, &mut |_| ()).await?;
+    let model = GpuModel::load(gpu, &blueprint, None, &buffers, None, &mut |_| ()).await?;
     let mut engine = GpuBackend::new(gpu, buffers, model, None)?;
     engine.check_invariance().await?;
     Ok(engine)

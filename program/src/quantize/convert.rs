@@ -25,7 +25,7 @@ struct Made {
 
 pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
     let (to, mut header) = gguf::begin(dtype)?;
-    let files = ModelFiles::open(source, &LoadOptions::new()).await?;
+    let files = ModelFiles::open(Box::new(source), &LoadOptions::new()).await?;
     let (spec, weights) = (&files.blueprint.spec, files.checkpoint.weights());
     if spec.architecture.called(Naming::Gguf).is_empty() {
         return bad_config("model_type", "llama.cpp has no such architecture, so a GGUF file cannot hold it".into());
@@ -72,7 +72,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
 }
 
 /// Derives the source of each row: both naming conventions map to the same rows on the GPU.
-fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<String, Made> {
+fn tensors(spec: &ModelSpec, weights: &Weights, to: Dtype) -> BTreeMap<String, Made> {
     let [from, into] = [spec.naming, Naming::Gguf].map(|naming| Plan::new(&ModelSpec { naming, ..spec.clone() }));
     let positions = format!("{}.weight", spec.architecture.names(Naming::Gguf).positions);
     let mut all = BTreeMap::new();
@@ -155,7 +155,7 @@ fn tile_heads(delta: &DeltaSpec, layer: &str, names: &DeltaNames, all: &mut BTre
 }
 
 /// Returns `to` if a row is whole blocks of it, else the stored type or f32.
-fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> Dtype {
+fn stored_as(weights: &Weights, tensor: &str, to: Dtype, cols: u64) -> Dtype {
     match weights.get(tensor) {
         Some(tensor) if to.bytes(cols).is_none() && tensor.dtype.gguf_number().is_some() => tensor.dtype,
         _ if to.bytes(cols).is_none() => Dtype::F32,
@@ -164,7 +164,7 @@ fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> D
 }
 
 impl Made {
-    async fn write_matrix(&self, weights: &Weights<Folder>, out: &mut OutputFile) -> Result<()> {
+    async fn write_matrix(&self, weights: &Weights, out: &mut OutputFile) -> Result<()> {
         let cols = self.shape.iter().product::<u64>() / self.rows.len().max(1) as u64;
         for rows in self.rows.chunks((PORTION / cols).max(1) as usize) {
             let mut values = vec![0.0; rows.len() * cols as usize];
@@ -194,7 +194,7 @@ impl Made {
     /// Copies rows of one tensor to their places among the values.
     async fn gather(
         &self,
-        weights: &Weights<Folder>,
+        weights: &Weights,
         tensor: &str,
         places: &[(usize, u64)],
         cols: usize,
@@ -229,7 +229,7 @@ impl Made {
 async fn check(spec: &ModelSpec, output: &Path) -> Result<()> {
     let source = Folder::open(output)?;
     let file = source.list().await?.into_iter().next();
-    let found = checkpoint::open(source, file.as_deref()).await?;
+    let found = checkpoint::open(Box::new(source), file.as_deref()).await?;
     match facts::difference(spec, found.spec()) {
         None => Ok(()),
         Some((key, wanted)) => {

@@ -37,7 +37,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     let missing = || Error::NotFound { path: source.name(), reason: format!("there is no {CONFIG}") };
     let config = read_small(&source, CONFIG, SMALL).await?.ok_or_else(missing)?;
     let files = source.list().await?;
-    let opened = checkpoint::open(source, None).await?;
+    let opened = checkpoint::open(Box::new(source), None).await?;
     let (matrices, weights) = (matrices(opened.spec()), opened.into_weights());
     if weights.iter().any(|(_, tensor)| tensor.dtype == Dtype::Mxfp4) {
         let allowed =

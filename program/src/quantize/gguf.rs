@@ -36,7 +36,7 @@ pub(super) fn begin(dtype: &str) -> Result<(Dtype, Header)> {
 
 pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str) -> Result<()> {
     let (to, mut header) = begin(dtype)?;
-    let (weights, metadata) = Weights::open_gguf(source, file).await?;
+    let (weights, metadata) = Weights::open_gguf(Box::new(source), file).await?;
     for (key, kind, value) in metadata.entries() {
         if !OLD.contains(&key) && !key.starts_with("split.") {
             header.put(key, kind, value);

@@ -51,13 +51,7 @@ fn portions(tensor: &Tensor) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Writes a tensor's rows as `to`, one portion at a time.
-async fn write_rows(
-    weights: &Weights<Folder>,
-    name: &str,
-    tensor: &Tensor,
-    to: Dtype,
-    out: &mut OutputFile,
-) -> Result<()> {
+async fn write_rows(weights: &Weights, name: &str, tensor: &Tensor, to: Dtype, out: &mut OutputFile) -> Result<()> {
     for rows in portions(tensor) {
         let bytes = weights.read_rows(name, rows).await?;
         if tensor.dtype == to {
@@ -70,7 +64,7 @@ async fn write_rows(
     Ok(())
 }
 
-fn too_large(weights: &Weights<Folder>, tensor: &str, dtype: &'static str) -> Error {
+fn too_large(weights: &Weights, tensor: &str, dtype: &'static str) -> Error {
     let file = weights.get(tensor).map_or_else(String::new, |tensor| tensor.file.clone());
     Error::BadWeights { file, rule: WeightsRule::TooLargeFor { tensor: tensor.to_owned(), dtype } }
 }

@@ -3,7 +3,7 @@
 use super::header::Header;
 use foretoken::internals::load::ModelFiles;
 use foretoken::internals::text::{DEFAULT, Tokenizer, Vocabulary};
-use foretoken::internals::weights::{Folder, Source, read_small};
+use foretoken::internals::weights::read_small;
 use foretoken::{Error, Result};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
@@ -29,7 +29,7 @@ const PROBE: &str = "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (norm
     We'Ve a'lL  caf\u{e9} cafe\u{301} \u{df}tra\u{df}e HTTPServer_isOK camelCase ÉCOLE  x\r\ny\u{a0}z\u{3000}ひらがなカタカナ한국어 naïve+1e-9;//path/to\n";
 
 /// Adds the tokenizer, and the chat template if there is one.
-pub(super) async fn put(files: &ModelFiles<Folder>, header: &mut Header) -> Result<()> {
+pub(super) async fn put(files: &ModelFiles, header: &mut Header) -> Result<()> {
     let (spec, source) = (&files.blueprint.spec, files.checkpoint.weights().source());
     let tokenizer = files.tokenizer().await?;
     let bad = |reason: String| Error::BadTokenizer { file: format!("{}/{FILE}", source.name()), reason };

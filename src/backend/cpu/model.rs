@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::options::Arithmetic;
 use crate::target::{MAX_DRAFT, StatePass};
-use crate::weights::{Dtype, Source, Weights};
+use crate::weights::{Dtype, Weights};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,10 +38,10 @@ impl CpuModel {
     ///
     /// # Errors
     /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] if the model or a pass does not fit, and errors of the source.
-    pub async fn load<S: Source>(
+    pub async fn load(
         processor: &Rc<Processor>,
         blueprint: &Blueprint,
-        weights: &Weights<S>,
+        weights: &Weights,
         target: Option<&Self>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, adjacent, rotary_table};
 use crate::target::{MAX_DRAFT, StatePass};
-use crate::weights::{Source, Weights};
+use crate::weights::Weights;
 use bytemuck::Zeroable;
 use std::cell::Cell;
 use std::ops::Range;
@@ -58,10 +58,10 @@ impl GpuModel {
     /// and head.
     ///
     /// Calls `loaded` with the bytes of each upload.
-    pub async fn load<S: Source>(
+    pub async fn load(
         gpu: &Rc<Gpu>,
         blueprint: &Blueprint,
-        weights: Option<&Weights<S>>,
+        weights: Option<&Weights>,
         round: &RoundBuffers,
         target: Option<&Self>,
         loaded: &mut dyn FnMut(u64),

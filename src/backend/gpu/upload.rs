@@ -4,7 +4,7 @@ use super::memory::stride;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Slice};
 use crate::model::{MatrixPlan, Section, VectorPlan, stored_rows, vector};
-use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Weights, interleave, pack_row};
+use crate::weights::{Dtype, Format, Row, TOGETHER, Weights, interleave, pack_row};
 use std::ops::Range;
 
 /// Bytes converted and written at a time.
@@ -66,10 +66,10 @@ impl GpuMatrix {
     }
 
     /// Streams the tensors into the matrix. Calls `loaded` with the bytes of each portion.
-    pub async fn load<S: Source>(
+    pub async fn load(
         &self,
         gpu: &Gpu,
-        weights: &Weights<S>,
+        weights: &Weights,
         plan: &MatrixPlan,
         backlog: &mut Backlog,
         loaded: &mut dyn FnMut(u64),
@@ -96,12 +96,7 @@ impl GpuMatrix {
 
 impl MatrixPiece {
     /// Reads rows of the matrix in the GPU's layout.
-    async fn read_rows<S: Source>(
-        &self,
-        weights: &Weights<S>,
-        plan: &MatrixPlan,
-        rows: Range<usize>,
-    ) -> Result<Vec<u8>> {
+    async fn read_rows(&self, weights: &Weights, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
         let row_bytes = self.row.bytes();
         let mut out = vec![0; rows.len() * row_bytes];
         stored_rows(weights, plan, self.dtype, rows, &mut |row, from| {
@@ -141,12 +136,7 @@ pub fn allocate_vectors(gpu: &Gpu, plans: &[VectorPlan]) -> Result<Vec<Slice>> {
 }
 
 /// Streams the tensors into the vectors. Without weights, fills with ones, or zeros if there is no tensor.
-pub async fn load_vectors<S: Source>(
-    gpu: &Gpu,
-    weights: Option<&Weights<S>>,
-    plans: &[VectorPlan],
-    vectors: &[Slice],
-) -> Result<()> {
+pub async fn load_vectors(gpu: &Gpu, weights: Option<&Weights>, plans: &[VectorPlan], vectors: &[Slice]) -> Result<()> {
     for (plan, on_gpu) in plans.iter().zip(vectors) {
         let values = match weights {
             Some(weights) => vector(weights, plan).await?,

@@ -4,7 +4,6 @@ use super::model::{Projection, WeightReader};
 use super::{activate, gate, norm_rms};
 use foretoken::Result;
 use foretoken::internals::model::{Activation, ExpertScores, Experts, ModelSpec};
-use foretoken::internals::weights::Source;
 
 /// Returns the experts of a row and their weights, from the router's results.
 pub fn route(results: &[f32], experts: &Experts, bias: &[f32], factors: &[f32]) -> Vec<(usize, f32)> {
@@ -97,9 +96,9 @@ pub(super) struct MlpWeights {
 
 impl Mlp {
     /// Reads the MLP of the layer with this prefix, or the one that its experts share.
-    pub async fn load<S: Source>(
+    pub async fn load(
         spec: &ModelSpec,
-        read: &WeightReader<'_, S>,
+        read: &WeightReader<'_>,
         prefix: &str,
         inner: usize,
         is_shared: bool,
@@ -138,12 +137,7 @@ fn mlp_of(up: Projection, down: Projection, gated: bool) -> Mlp {
 
 impl ExpertWeights {
     /// Reads the experts of the layer with this prefix.
-    pub async fn load<S: Source>(
-        spec: &ModelSpec,
-        read: &WeightReader<'_, S>,
-        prefix: &str,
-        inner: usize,
-    ) -> Result<Self> {
+    pub async fn load(spec: &ModelSpec, read: &WeightReader<'_>, prefix: &str, inner: usize) -> Result<Self> {
         let (names, experts, hidden) = (&read.names.experts, spec.experts.unwrap(), spec.hidden_size);
         let name = |suffix: &str| format!("{prefix}.{suffix}");
         let mut weight = read.shaped(&name(names.router), &[experts.count, hidden]).await?;
@@ -210,7 +204,7 @@ impl ExpertWeights {
     }
 }
 
-impl<S: Source> WeightReader<'_, S> {
+impl WeightReader<'_> {
     /// Returns the gains of the norms around an MLP and the experts of its layer.
     pub async fn gains_of_branches(&self, prefix: &str, hidden: usize) -> Result<[Vec<f32>; 4]> {
         let names = &self.names.experts;

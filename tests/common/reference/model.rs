@@ -11,7 +11,7 @@ use foretoken::internals::model::{
     AttentionGate, AttentionSpec, DeltaNames, LayerSpec, Mixer, ModelSpec, Names, NormKind, QkNorm, Residual,
     rotary_table,
 };
-use foretoken::internals::weights::{Source, Weights};
+use foretoken::internals::weights::Weights;
 
 /// Model with the checkpoint's tensors, all in f32.
 pub struct Model {
@@ -114,7 +114,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::BadWeights`](foretoken::Error::BadWeights), and errors of the source.
-    pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
+    pub async fn load(spec: ModelSpec, weights: &Weights) -> Result<Self> {
         let names = spec.names();
         let has_bias = spec.norm == NormKind::Layer && spec.norm_bias;
         let read = WeightReader { weights, names, has_gain: spec.norm_gain, has_bias };
@@ -305,7 +305,7 @@ impl Model {
 }
 
 impl Layer {
-    async fn load<S: Source>(spec: &ModelSpec, read: &WeightReader<'_, S>, index: usize) -> Result<Self> {
+    async fn load(spec: &ModelSpec, read: &WeightReader<'_>, index: usize) -> Result<Self> {
         let names = read.names;
         let LayerSpec { mixer, intermediate_size, expert_size } = &spec.layers[index];
         let hidden = spec.hidden_size;
@@ -450,8 +450,8 @@ impl Layer {
 }
 
 /// Reader of tensors; checks that each has the shape that the spec implies.
-pub(super) struct WeightReader<'a, S> {
-    pub weights: &'a Weights<S>,
+pub(super) struct WeightReader<'a> {
+    pub weights: &'a Weights,
     pub names: &'static Names,
     /// `true`: norms have gains.
     has_gain: bool,
@@ -459,7 +459,7 @@ pub(super) struct WeightReader<'a, S> {
     has_bias: bool,
 }
 
-impl<S: Source> WeightReader<'_, S> {
+impl WeightReader<'_> {
     async fn tensor(&self, name: &str, suffix: &str, shape: &[usize]) -> Result<Vec<f32>> {
         self.shaped(&format!("{name}.{suffix}"), shape).await
     }
