@@ -43,6 +43,13 @@ export type PrefillProgress = {
   total: number;
 };
 
+declare global {
+  // For the types of projects without `esnext.disposable`, as in @types/node.
+  interface SymbolConstructor {
+    readonly dispose: unique symbol;
+  }
+}
+
 /**
  * A model of the Hub (`owner/name[@revision][:file]`, or the address of its page or of a file's page there), the URL of a folder or of a GGUF
  * file (starts with `/`, `./` or a scheme), or what the user picked: files, one file, a file's or a folder's handle.
