@@ -646,7 +646,7 @@ fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
 
 #[test]
 fn bad_options_name_the_flag() {
-    let cases: [(&[&str], &str); 36] = [
+    let cases: [(&[&str], &str); 37] = [
         (&["--max-new-tokens", "0"], "--max-new-tokens"),
         (&["--max-new-tokens", "-1"], "--max-new-tokens"),
         (&["--max-new-tokens", "many"], "--max-new-tokens"),
@@ -662,7 +662,8 @@ fn bad_options_name_the_flag() {
         (&["--stop", ""], "--stop"),
         (&["--color", "red"], "--color"),
         (&["--model", ""], "--model"),
-        (&["--max-tokens", "3"], "--max-new-tokens"),
+        (&["--max-new-token", "3"], "--max-new-tokens"),
+        (&["--max-tokens", "0"], "--max-new-tokens: 0 is not allowed"),
         (&["--device", "gpu"], "auto, webgpu, cpu"),
         (&["--system", "Be brief."], "--chat"),
         (&["--temperature", "-1"], "--temperature: -1 is not allowed; allowed: 0.001 to 100"),
