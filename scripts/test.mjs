@@ -10,7 +10,7 @@ needVulkan();
 needChromium();
 needFirefox();
 needWebKit();
-// For all of cargo's calls, also those of other scripts: it saves a third of the time to compile, and no test measures speed.
+// For all of cargo's calls, also those of other scripts: it saves time to compile, and no test measures speed.
 process.env.CARGO_PROFILE_RELEASE_LTO ??= "off";
 // Without a desktop session this is unset, and Mesa warns at every start.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };

@@ -1,5 +1,6 @@
 /** A conversation with a model. */
 import { badOption } from "./error.js";
+import { streamOf } from "./queue.js";
 import type { GenerateOptions, GenerationStream, Message } from "./api.js";
 import type { Engine } from "./engine.js";
 
@@ -21,7 +22,7 @@ const BUSY = () => badOption("messages", "another turn", "one turn after the oth
 function refused(error: Error): GenerationStream {
   const result = Promise.reject(error);
   result.catch(() => {});
-  return { result, [Symbol.asyncIterator]: () => ({ next: () => result }) };
+  return streamOf(result, () => ({ next: () => result }));
 }
 
 /**
@@ -109,6 +110,6 @@ export class Conversation {
     );
     // A caller that only iterates gets the error there.
     result.catch(() => {});
-    return { result, [Symbol.asyncIterator]: () => stream[Symbol.asyncIterator]() };
+    return streamOf(result, () => stream[Symbol.asyncIterator]());
   }
 }

@@ -2,7 +2,7 @@
 import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption, failure, onDemand } from "./error.js";
 import { checked, readLoad } from "./options.js";
-import { Queue } from "./queue.js";
+import { Queue, streamOf } from "./queue.js";
 import type {
   Candidate,
   Counters,
@@ -209,12 +209,7 @@ export class Engine {
       },
       [Symbol.asyncIterator]: () => reader,
     };
-    const stream = { result, [Symbol.asyncIterator]: () => reader };
-    // It would be undefined.
-    const get = () => {
-      throw badOption("text", "of a running generation", "(await engine.generate(prompt).result).text");
-    };
-    return Object.defineProperty(stream, "text", { get });
+    return streamOf(result, () => reader);
   }
 
   /**

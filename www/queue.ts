@@ -1,4 +1,15 @@
-/** Asynchronous queue. */
+/** Asynchronous queue, and what is returned of a text that is being written. */
+import { badOption } from "./error.js";
+import type { Generation, GenerationStream, Piece } from "./api.js";
+
+/** Returns the result of a text and its pieces. A `text` would be undefined before the end, so reading it throws. */
+export function streamOf(result: Promise<Generation>, iterate: () => AsyncIterator<Piece, undefined>): GenerationStream {
+  const get = () => {
+    throw badOption("text", "of a running generation", "that of its result: (await engine.generate(prompt).result).text");
+  };
+  return Object.defineProperty({ result, [Symbol.asyncIterator]: iterate } as GenerationStream, "text", { get });
+}
+
 export class Queue<T> {
   #items: T[] = [];
   #ended = false;

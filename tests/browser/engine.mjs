@@ -983,6 +983,7 @@ export const tests = {
         chosen: await other.chat({ max_tokens: 3, do_sample: false }).send("Once").result,
         two: await failed(other.generate("Once", { max_tokens: 3, max_new_tokens: 4 }).result),
         text: await failed((async () => (await other.generate("Once", { max_new_tokens: 1 })).text)()),
+        said: await failed((async () => (await other.chat({ max_tokens: 1 }).send("Once")).text)()),
       };
       // At the end of a `using` block.
       other[Symbol.dispose]?.();
@@ -1009,7 +1010,7 @@ export const tests = {
     equal([do_sample, temperature, top_k, more.chat.token_ids.length], [true, 0.5, 7, 3], "a conversation");
     equal(more.chosen.stats.sampling.do_sample, false, "a conversation that chose");
     equal([more.two.code, more.two.detail.option, more.closed.code], ["bad-option", "max_tokens", "aborted"], "two values; a closed engine");
-    check(more.text.message.includes("(await engine.generate(prompt).result).text"), more.text.message);
+    for (const { message } of [more.text, more.said]) check(message.includes("(await engine.generate(prompt).result).text"), message);
   },
 
   async "a template knows the date, in UTC as natively"() {
