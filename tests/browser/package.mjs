@@ -1,8 +1,7 @@
 // The packed package in the projects of examples/, built as their readers build them; other origins, pages that share.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
@@ -395,14 +394,13 @@ export const tests = {
   },
 
   async "the pages of an extension share the model that it brings"() {
-    const profile = mkdtempSync(join(tmpdir(), "foretoken-extension-"));
     const path = inside("extension");
     // As its build does.
     const [, from, to] = /^cp -r (\S+) (\S+)$/.exec(JSON.parse(readFileSync(join(path, "package.json"), "utf8")).scripts.build);
     cpSync(join(folder, from), join(path, to), { recursive: true });
     cpSync(join(root, "models", "tales", "draft"), join(path, "draft"), { recursive: true });
     const args = [...FLAGS.filter((flag) => flag !== "--headless"), "--headless=new", `--disable-extensions-except=${path}`, `--load-extension=${path}`];
-    const extended = await chromium.launchPersistentContext(profile, {
+    const extended = await chromium.launchPersistentContext("", {
       executablePath: needChromium(),
       headless: false,
       ignoreDefaultArgs: ["--disable-extensions"],
@@ -422,7 +420,6 @@ export const tests = {
       });
     } finally {
       await extended.close();
-      rmSync(profile, { recursive: true, force: true });
     }
   },
 

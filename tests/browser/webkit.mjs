@@ -96,15 +96,18 @@ async function open() {
   const page = new Page();
   const address = `${url}/webkit/${pages.push(page) - 1}/`;
   const env = { ...process.env, ...folders, DISPLAY: display, GDK_BACKEND: "x11" };
-  const started = spawn(browser, [`--features=${FEATURES.map((feature) => `+${feature}`)}`, address], { env, stdio: "ignore" });
-  const ended = once(started, "exit").then(([code, signal]) => page.end(`WebKit ended: ${code ?? signal}`));
+  // WebKit's own processes inherit the pipe. So it closes when the last of them has ended, and no file in `home` appears after that.
+  const started = spawn(browser, [`--features=${FEATURES.map((feature) => `+${feature}`)}`, address], { env, stdio: ["ignore", "ignore", "pipe"] });
+  started.stderr.resume();
+  started.once("exit", (code, signal) => page.end(`WebKit ended: ${code ?? signal}`));
+  const ended = once(started, "close");
   return {
     run: (job) => page.run(job),
     tell: (message) => page.order({ message }),
     async close() {
       started.kill();
       await ended;
-      rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+      rmSync(home, { recursive: true });
     },
   };
 }
