@@ -3,38 +3,19 @@
 use std::path::Path;
 use std::{env, fs, io};
 
-/// Spaces to remove, in this order. Spaces next to `<`, `>` and `-` are kept, because of `array<f32> =` and `a - -b`.
-const SPACES: [(&str, &str); 21] = [
-    (", ", ","),
-    ("; ", ";"),
-    (": ", ":"),
-    (" {", "{"),
-    ("{ ", "{"),
-    (" }", "}"),
-    ("} ", "}"),
-    (" + ", "+"),
-    (" * ", "*"),
-    (" / ", "/"),
-    (" % ", "%"),
-    (" & ", "&"),
-    (" && ", "&&"),
-    (" || ", "||"),
-    (" == ", "=="),
-    (" != ", "!="),
-    (" += ", "+="),
-    ("if (", "if("),
-    ("for (", "for("),
-    // The second of two spaces stays.
-    ("> = ", ">  = "),
-    (" = ", "="),
-];
+/// Tokens without spaces around them. `<`, `>` and `-` keep their spaces, because of `a - -b` and `-> u32`.
+const TOKENS: [&str; 12] = [",", ";", ":", "{", "}", "(", "+", "*", "/", "%", "&", "|"];
 
 /// Removes unneeded spaces. Lines of bindings are kept unchanged, because they are parsed.
 fn without_spaces(line: &str) -> String {
     if line.starts_with('@') {
         return line.to_owned();
     }
-    SPACES.iter().fold(line.to_owned(), |line, (with, without)| line.replace(with, without))
+    let near =
+        |line: String, token: &&str| line.replace(&format!(" {token}"), token).replace(&format!("{token} "), token);
+    let line = TOKENS.iter().fold(line.to_owned(), near);
+    // `array<f32> =` keeps its space.
+    line.replace("> =", ">  =").replace(" =", "=").replace("= ", "=")
 }
 
 fn main() -> io::Result<()> {

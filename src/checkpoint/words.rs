@@ -1,7 +1,7 @@
 //! Translates the metadata of a GGUF file to the keys of `config.json`, so that one parser checks both.
 
 use crate::error::{Error, Result};
-use crate::model::{Architecture, ModelSpec, Naming, is_block_drafter, spec_of_gguf, yarn_growth};
+use crate::model::{Architecture, ModelSpec, Naming, is_assistant, is_block_drafter, spec_of_gguf, yarn_growth};
 use crate::weights::{Metadata, Weights};
 use serde_json::{Map, Value, json};
 
@@ -88,7 +88,7 @@ impl WordFiles<'_> {
         for (key, harmless) in REFUSED {
             let number = |value: &Value| value.as_bool().map_or(value.as_f64(), |flag| Some(f64::from(u8::from(flag))));
             // Rows of a block drafter see each other.
-            let is_of_block = self.is_block_drafter() && key == "attention.causal";
+            let is_of_block = is_block_drafter(&self.architecture) && key == "attention.causal";
             if let Some(value) = self.get(key).filter(|value| number(value) != Some(harmless) && !is_of_block) {
                 return Err(self.bad(key, format!("{value} is not supported: the model would compute something else")));
             }
@@ -207,13 +207,17 @@ impl WordFiles<'_> {
         Ok(values)
     }
 
-    fn is_block_drafter(&self) -> bool {
-        is_block_drafter(&self.architecture)
-    }
-
-    /// Adds what block drafters say, whose layers are those of Qwen3.
+    /// Adds what drafters say.
     fn add_drafter(&self, weights: &Weights, values: &mut Map<String, Value>) -> Result<()> {
-        if !self.is_block_drafter() {
+        if is_assistant(&self.architecture) {
+            values.insert("model_type".into(), Architecture::OF_ASSISTANTS.called(Naming::Gguf).into());
+            // All layers attend to those of the target.
+            values.insert("num_hidden_layers".into(), self.get("block_count").into());
+            values.insert("num_kv_shared_layers".into(), 0.into());
+            values.insert("backbone_hidden_size".into(), self.get("embedding_length_out").unwrap_or(0.into()));
+            return Ok(());
+        }
+        if !is_block_drafter(&self.architecture) {
             return Ok(());
         }
         let Some(Value::Array(layers)) = self.get("target_layers") else {

@@ -367,7 +367,7 @@ impl Architecture {
     /// Architecture of the layers of block drafters, whatever their target.
     pub const OF_BLOCK_DRAFTERS: Self = Self::Qwen3;
     /// Architecture of the layers of Gemma 4 assistants.
-    pub(super) const OF_ASSISTANTS: Self = Self::Gemma4;
+    pub const OF_ASSISTANTS: Self = Self::Gemma4;
 
     /// Finds the architecture of the text part of multimodal models with this `model_type`.
     pub(super) fn of_multimodal(model_type: &str) -> Option<Self> {
@@ -397,4 +397,9 @@ impl Architecture {
 /// Returns true if GGUF files call block drafters by this name.
 pub fn is_block_drafter(name: &str) -> bool {
     name == "dflash"
+}
+
+/// Returns true if GGUF files call assistants of Gemma 4 by this name.
+pub fn is_assistant(name: &str) -> bool {
+    name == "gemma4-assistant"
 }

@@ -20,7 +20,7 @@ mod spec;
 mod stored;
 mod table;
 
-pub use architecture::{Architecture, NormKind, Residual, is_block_drafter};
+pub use architecture::{Architecture, NormKind, Residual, is_assistant, is_block_drafter};
 pub use blueprint::{Blueprint, Capacity, Memory, Section, adjacent};
 pub use config::{parse_config, parse_tokens, spec_of_gguf};
 pub use config_rope::yarn_growth;

@@ -36,6 +36,10 @@ impl Drafter for UnderConstraint<'_> {
         }
     }
 
+    fn least_acceptance(&self) -> f64 {
+        self.next.least_acceptance()
+    }
+
     fn learn(&mut self, round: &Round) {
         if self.is_forced {
             self.constraint.borrow_mut().forced_rounds += 1;

@@ -93,7 +93,7 @@ fn seconds(since: Instant) -> f64 {
 /// of target and sink. On return, all emitted tokens in `run` were passed to the sink.
 pub async fn rounds(
     target: &mut dyn Queue,
-    drafter: &mut (impl Drafter + ?Sized),
+    drafter: &mut dyn Drafter,
     run: &mut Run,
     ends: &[u32],
     sink: &mut impl Sink,
@@ -142,12 +142,11 @@ impl From<Error> for Exit {
 ///
 /// As soon as a round is accepted, the next one is submitted. While the device computes it, the accepted tokens go to the sink,
 /// and the commands of the round after it are encoded. If the next draft does not depend on the current round's tokens, the next
-/// round is submitted even before its first token is known. If the sink then breaks, these rounds are wasted, but they are not
-/// awaited. Drafting stays before the submission: a lookup takes less than a microsecond, and a draft for a round whose first
-/// token is unknown would be a guess based on a guess.
-struct RoundLoop<'a, D: ?Sized, S> {
+/// round is submitted even before its first token is known. If the sink then breaks, these rounds are not awaited. Drafting stays
+/// before the submission: a draft for a round whose first token is unknown would be a guess based on a guess.
+struct RoundLoop<'a, S> {
     target: &'a mut dyn Queue,
-    drafter: &'a mut D,
+    drafter: &'a mut dyn Drafter,
     run: &'a mut Run,
     ends: &'a [u32],
     sink: &'a mut S,
@@ -185,7 +184,7 @@ struct Current {
     waited: f64,
 }
 
-impl<D: Drafter + ?Sized, S: Sink> RoundLoop<'_, D, S> {
+impl<S: Sink> RoundLoop<'_, S> {
     async fn run_rounds(&mut self) -> Exit {
         if let Err(exit) = self.prefill().await {
             return exit;
@@ -276,6 +275,7 @@ impl<D: Drafter + ?Sized, S: Sink> RoundLoop<'_, D, S> {
         let started = Instant::now();
         let draft = self.drafter.draft(&self.run.tokens, round.room);
         self.run.stats.times.draft += seconds(started);
+        self.target.end_drafts_below(self.drafter.least_acceptance());
         self.proposed = draft.len();
         self.draft = draft.cut(round.room - 1);
         let started = Instant::now();

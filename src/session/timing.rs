@@ -7,12 +7,11 @@ use web_time::Instant;
 
 /// Minimum number of consecutive plain rounds to time.
 const TIMES: usize = 3;
-/// Time for which each kind of round is measured: ten ticks of a coarse clock.
+/// Time for each kind of round: ten ticks of a coarse clock.
 const ENOUGH: Duration = Duration::from_millis(10);
-/// Time after which rounds of 4 and 2 rows are no longer measured but guessed. It roughly limits the extra load time.
+/// Time after which rounds of 4 and 2 rows are guessed.
 const MOST: Duration = Duration::from_millis(100);
-/// Upper bound for the measured wait, in plain rounds. A busy machine can cause any wait, and rounds that wait are rarely timed
-/// again.
+/// Upper bound for the measured wait, in plain rounds. A busy machine can cause any wait.
 const MOST_WAITING: f64 = 0.5;
 
 /// Times plain rounds, rounds of 8 rows, rounds with one draft step (if there is a draft model), and plain rounds submitted
@@ -21,7 +20,7 @@ const MOST_WAITING: f64 = 0.5;
 /// empty. `step`: estimated cost of a draft step, in plain rounds; `vocab`: tokens that may be read.
 ///
 /// WebAssembly gets faster as it runs. So plain rounds, the unit for all others, run first, but count only when they are timed
-/// again at the end. If rounds are quick, 16 rows run before 8, because both use the same loops.
+/// again at the end. In quick rounds, 16 rows run before 8, because both use the same loops.
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and device errors.

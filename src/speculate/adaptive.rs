@@ -7,7 +7,6 @@ use super::costs::READ_PER_STEP;
 use super::decide::{Offer, decide};
 use super::estimates::{Estimates, MAX_LOOKAHEAD};
 use super::proposals::Proposer;
-use super::server::ServerPolicy;
 use super::{Drafter, Origin, Round};
 use crate::target::{Draft, Timings};
 
@@ -29,18 +28,20 @@ const PAUSES: [usize; 2] = [4, 256];
 /// - `Estimates` measure acceptance and costs, which start from [`Timings`].
 /// - `Budget` limits the losses of a text. So it is hardly slower than plain decoding, if the costs are accurate.
 /// - `decide` chooses for one round.
-/// - `ServerPolicy` is the policy if the target is on a server.
 ///
 /// Each text starts anew, with earlier texts as a prior. Proposals on the CPU are compared with the text without verification. A draft model
 /// must be tried to be measured: it starts with one token. If it does not pay, it is tried again after growing pauses.
 ///
 /// Plain decoding means its fastest form, with rounds submitted ahead. A round that waits for a proposal costs more, so rounds wait only if
 /// the expected gain exceeds that cost.
+///
+/// A server streams plain rounds without requests. A draft costs two round trips: its own, and one until the server streams again, which
+/// each candidate is charged while it streams.
 pub struct Adaptive {
     estimates: Estimates,
     budget: Budget,
-    /// `None`: the target is on this machine.
-    server: Option<ServerPolicy>,
+    /// True if the server streams; `None`: the target is on this machine.
+    streams: Option<bool>,
     retry: Retry,
     text: Text,
     /// Drafter on the device.
@@ -98,7 +99,7 @@ impl Adaptive {
         Self {
             estimates: Estimates::new(timings),
             budget: Budget::default(),
-            server: timings.far.then(ServerPolicy::default),
+            streams: timings.far.then_some(false),
             retry: Retry { idle: 0, pause: PAUSES[0], won: 0.0 },
             text: Text::default(),
             on_device: Origin::DraftModel,
@@ -110,7 +111,7 @@ impl Adaptive {
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
         self.budget.begin();
         self.estimates.begin(known.iter().map(|drafter| drafter.origin()));
-        self.server = self.server.take().map(|_| ServerPolicy::default());
+        self.streams = self.streams.map(|_| false);
         let proposers = known.into_iter().map(Proposer::new).collect();
         self.text = Text { proposers, draft_model, ..Text::default() };
     }
@@ -148,7 +149,7 @@ impl Adaptive {
             proposer.propose(tokens, room, MAX_LOOKAHEAD, |place, is_right| acceptance.learn_place(place, is_right));
         }
         if self.text.length == 0 {
-            let interruption = if self.server.is_some() { self.estimates.costs.waiting() } else { 0.0 };
+            let interruption = if self.streams.is_some() { self.estimates.costs.waiting() } else { 0.0 };
             self.budget.plan(room, interruption);
         }
         (self.text.length, self.text.room) = (tokens.len(), room);
@@ -156,14 +157,14 @@ impl Adaptive {
 
     /// Returns the cost until the server streams again after a draft, in target forwards; 0 if none streams.
     fn interruption(&self) -> f64 {
-        self.server.as_ref().map_or(0.0, |server| server.interruption(self.estimates.costs.waiting()))
+        if self.streams == Some(true) { self.estimates.costs.waiting() } else { 0.0 }
     }
 
     /// Returns the draft model's offer for a round of at most `most` draft tokens.
     fn offer_of_model(&self, most: usize) -> Option<Offer> {
         let missed = self.text.length.saturating_sub(self.text.draft_model? + READ_PER_STEP);
         // A single draft token never pays for a round trip to a server.
-        let most = if self.estimates.is_untried() && self.server.is_none() { 1 } else { most };
+        let most = if self.estimates.is_untried() && self.streams.is_none() { 1 } else { most };
         let candidates = self.estimates.candidates(Origin::DraftModel, most, self.interruption());
         Some(Offer { candidates, reading: self.estimates.costs.reading(missed), credit: 0.0 })
     }
@@ -201,7 +202,7 @@ impl Adaptive {
 
     /// Returns true if a server should continue its stream, even if there is a proposal.
     fn streams_on(&mut self) -> bool {
-        self.server.iter_mut().for_each(|server| server.is_streaming = true);
+        self.streams = Some(true);
         let next = self.choose(true);
         if next.candidate().is_some() {
             // Charged even if the token in transit refutes the proposal.
@@ -229,7 +230,7 @@ impl Drafter for Adaptive {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         self.propose(tokens, room);
         self.text.waits = [self.text.waits[1], false];
-        self.server.iter_mut().for_each(|server| server.is_streaming = false);
+        self.streams = self.streams.map(|_| false);
         let choice = self.choose(true);
         self.set(choice);
         let Some(one) = choice.candidate() else { return Draft::Tokens(Vec::new()) };
@@ -244,7 +245,7 @@ impl Drafter for Adaptive {
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         self.propose(tokens, room);
         let Some(now) = self.text.choice else { return false };
-        if self.server.is_some() {
+        if self.streams.is_some() {
             return now.candidate().is_none() && self.streams_on();
         }
         if self.text.could_repeat {
@@ -264,6 +265,12 @@ impl Drafter for Adaptive {
         self.set(next);
         // The budget does not include the previous round yet.
         next.candidate().is_none_or(|one| 2.0 * one.loss() <= self.budget.drafts)
+    }
+
+    /// Returns the tokens that plain rounds would give in the time of a row.
+    fn least_acceptance(&self) -> f64 {
+        let drafts = self.text.choice.and_then(|choice| choice.drafts());
+        drafts.map_or(0.0, |(_, lookahead)| self.estimates.pace() * self.estimates.costs.row(lookahead))
     }
 
     fn learn(&mut self, round: &Round) {

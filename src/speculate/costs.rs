@@ -61,6 +61,11 @@ impl Costs {
         rows[variant(tokens)] + drafting + waiting
     }
 
+    /// Returns the cost of verifying one of `tokens` draft tokens.
+    pub fn row(&self, tokens: usize) -> f64 {
+        (self.timings.rows[variant(tokens)] - 1.0) / tokens as f64
+    }
+
     /// Returns the cost for the draft model to read `tokens` tokens.
     pub fn reading(&self, tokens: usize) -> f64 {
         tokens as f64 * self.timings.step / READ_PER_STEP as f64

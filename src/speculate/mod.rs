@@ -20,7 +20,6 @@ mod lookup;
 mod ngram;
 mod prediction;
 mod proposals;
-mod server;
 mod stats;
 mod suffix;
 
@@ -123,6 +122,11 @@ pub trait Drafter {
         false
     }
 
+    /// Returns the probability of acceptance below which a token of the last draft should not be verified; 0: unknown.
+    fn least_acceptance(&self) -> f64 {
+        0.0
+    }
+
     /// Records the result of the last draft.
     fn learn(&mut self, round: &Round);
 
@@ -137,6 +141,10 @@ impl<D: Drafter> Drafter for &mut D {
 
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         (**self).repeats(tokens, room)
+    }
+
+    fn least_acceptance(&self) -> f64 {
+        (**self).least_acceptance()
     }
 
     fn learn(&mut self, round: &Round) {

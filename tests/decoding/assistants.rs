@@ -273,65 +273,140 @@ fn configs_of_block_drafters_are_read() {
     }
 }
 
-/// A file of llama.cpp's names has the same drafts.
+/// A DSpark model whose first row guesses the token after next drafts one token less, and the text is the same.
 #[test]
-fn a_gguf_file_of_a_block_drafter_drafts_the_same() {
+fn a_block_may_skip_its_first_row() {
     let folder = path("tests/golden/drafters/dspark");
-    let stored = std::fs::read(folder.join("model.safetensors")).unwrap();
-    let words = [
-        ("self_attn.", "attn_"),
-        ("_proj", ""),
-        ("attn_o.", "attn_output."),
-        ("mlp.", "ffn_"),
-        ("input_layernorm", "attn_norm"),
-        ("post_attention_layernorm", "ffn_norm"),
-        ("layers.", "blk."),
-        ("confidence_head.proj", "conf_proj"),
-        ("markov_head.", ""),
-    ];
-    let number = |n: u32| n.to_le_bytes().to_vec();
-    let layers = array(U32, &[number(2), number(5), number(7)]);
-    let tokens: Vec<String> = (0..4096).map(|id| format!("token {id}")).collect();
-    let mut file = File::default()
-        .key("general.architecture", TEXT, text("dflash"))
-        .key("dflash.target_layers", ARRAY, layers)
-        .key("dflash.attention.causal", BOOL, [0])
-        .key("tokenizer.ggml.mask_token_id", U32, number(1))
-        .key("tokenizer.ggml.tokens", ARRAY, texts(&tokens.iter().map(String::as_str).collect::<Vec<_>>()))
-        .key("dflash.attention.layer_norm_rms_epsilon", F32, 1e-6f32.to_le_bytes());
-    for (key, value) in [
-        ("block_size", 7),
-        ("context_length", 1024),
-        ("block_count", 2),
-        ("embedding_length", 256),
-        ("feed_forward_length", 512),
-        ("attention.head_count", 8),
-        ("attention.head_count_kv", 4),
-        ("attention.key_length", 32),
-        ("attention.value_length", 32),
-    ] {
-        file = file.key(&format!("dflash.{key}"), U32, number(value));
+    let config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    let mut sequel = config["dspark_config"].clone();
+    sequel["sample_from_anchor"] = false.into();
+    for device in [Device::from(&gpu()), Device::cpu()] {
+        let files = configured(&folder, "config.json", "dspark_config", &sequel);
+        let (_, stats) = write_with(&path("models/tales/target"), files, &DSPARK.cases()[3], device);
+        assert!(stats.warnings.is_empty(), "{:?}", stats.warnings);
+        assert!(stats.num_draft_tokens > 0);
     }
-    let tensors = safetensors::SafeTensors::deserialize(&stored).unwrap();
-    for (name, tensor) in tensors.tensors() {
-        let renamed = match name.as_str() {
-            "norm.weight" => "output_norm.weight".into(),
-            "hidden_norm.weight" => "enc.output_norm.weight".into(),
-            name => words.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to)),
-        };
-        let renamed = renamed.replace("confidence_head.proj", "conf_proj").replace("confidence_head", "conf_proj");
+}
+
+/// Returns a file of a folder's tensors (bf16) under the names of llama.cpp.
+fn gguf(folder: &Path, words: &[(&str, &str)], mut file: File) -> InMemory {
+    let stored = std::fs::read(folder.join("model.safetensors")).unwrap();
+    for (name, tensor) in safetensors::SafeTensors::deserialize(&stored).unwrap().tensors() {
+        let name = words.iter().fold(name, |name, (from, to)| name.replace(from, to));
+        let renamed = if name == "norm.weight" { "output_norm.weight".into() } else { name };
         let dims: Vec<u64> = tensor.shape().iter().rev().map(|dim| *dim as u64).collect();
         // bf16, in llama.cpp's numbers of types.
         file = file.tensor(&renamed, &dims, 30, tensor.data());
     }
-    let files = InMemory::new("drafter", [("drafter.gguf", file.bytes().into())]);
-    let case = &DSPARK.cases()[3];
-    let target = path("models/tales/target");
-    let (origins, stats) = write_with(&target, files, case, Device::cpu());
+    InMemory::new("drafter", [("drafter.gguf", file.bytes().into())])
+}
+
+/// Returns a file of an architecture with these numbers and a vocabulary of 4,096 tokens, without tensors.
+fn gguf_keys(architecture: &str, numbers: &[(&str, u32)]) -> File {
+    let tokens: Vec<String> = (0..4096).map(|id| format!("token {id}")).collect();
+    let file = File::default()
+        .key("general.architecture", TEXT, text(architecture))
+        .key("tokenizer.ggml.tokens", ARRAY, texts(&tokens.iter().map(String::as_str).collect::<Vec<_>>()))
+        .key(&format!("{architecture}.attention.layer_norm_rms_epsilon"), F32, 1e-6f32.to_le_bytes());
+    numbers.iter().fold(file, |file, (key, value)| file.key(&format!("{architecture}.{key}"), U32, value.to_le_bytes()))
+}
+
+/// Compares the drafts of a file with those of the folder that it was made of.
+fn assert_drafts_are_equal(target: &Path, file: InMemory, folder: &Path, case: &Case) {
+    let (origins, stats) = write_with(target, file, case, Device::cpu());
     assert!(stats.warnings.is_empty(), "{:?}", stats.warnings);
-    let (same, expected) = write_with(&target, without(&folder, "none"), case, Device::cpu());
+    let (same, expected) = write_with(target, without(folder, "none"), case, Device::cpu());
     assert_eq!(origins, same);
+    assert!(expected.num_accepted_draft_tokens > 0);
     assert_eq!(stats.num_accepted_draft_tokens, expected.num_accepted_draft_tokens);
+}
+
+const GGUF_WORDS: [(&str, &str); 6] = [
+    ("model.", ""),
+    ("layers.", "blk."),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.", "attn_"),
+    ("mlp.", "ffn_"),
+    ("input_layernorm", "attn_norm"),
+];
+
+/// A file of llama.cpp's names has the same drafts.
+#[test]
+fn a_gguf_file_of_a_block_drafter_drafts_the_same() {
+    let number = |n: u32| n.to_le_bytes().to_vec();
+    let keys = gguf_keys(
+        "dflash",
+        &[
+            ("block_size", 7),
+            ("context_length", 1024),
+            ("block_count", 2),
+            ("embedding_length", 256),
+            ("feed_forward_length", 512),
+            ("attention.head_count", 8),
+            ("attention.head_count_kv", 4),
+            ("attention.key_length", 32),
+            ("attention.value_length", 32),
+        ],
+    )
+    .key("dflash.target_layers", ARRAY, array(U32, &[number(2), number(5), number(7)]))
+    .key("dflash.attention.causal", BOOL, [0])
+    .key("tokenizer.ggml.mask_token_id", U32, number(1));
+    let own = [
+        ("hidden_norm", "enc.output_norm"),
+        ("post_attention_layernorm", "ffn_norm"),
+        ("_proj.w", ".w"),
+        ("confidence_head.proj", "conf_proj"),
+        ("markov_head.", ""),
+    ];
+    let folder = path("tests/golden/drafters/dspark");
+    let file = gguf(&folder, &[&GGUF_WORDS[..], &own].concat(), keys);
+    assert_drafts_are_equal(&path("models/tales/target"), file, &folder, &DSPARK.cases()[3]);
+}
+
+#[test]
+fn a_gguf_file_of_a_gemma_4_assistant_drafts_the_same() {
+    let keys = gguf_keys(
+        "gemma4-assistant",
+        &[
+            ("context_length", 512),
+            ("block_count", 2),
+            ("nextn_predict_layers", 2),
+            ("embedding_length", 32),
+            ("embedding_length_out", 64),
+            ("embedding_length_per_layer_input", 0),
+            ("feed_forward_length", 64),
+            ("attention.head_count", 4),
+            ("attention.head_count_kv", 1),
+            ("attention.key_length", 32),
+            ("attention.value_length", 32),
+            ("attention.key_length_swa", 16),
+            ("attention.value_length_swa", 16),
+            ("attention.sliding_window", 24),
+            ("attention.shared_kv_layers", 2),
+            ("rope.dimension_count", 32),
+            ("rope.dimension_count_swa", 16),
+        ],
+    )
+    .key("gemma4-assistant.rope.freq_base", F32, 1e6f32.to_le_bytes())
+    .key("gemma4-assistant.rope.freq_base_swa", F32, 1e4f32.to_le_bytes())
+    .key("gemma4-assistant.attention.sliding_window_pattern", ARRAY, array(BOOL, &[vec![1], vec![0]]));
+    // A quarter of the 16 pairs of a full layer rotates.
+    let factors: Vec<u8> = (0..16).flat_map(|pair| if pair < 4 { 1f32 } else { 1e30 }.to_le_bytes()).collect();
+    let own = [
+        ("embed_tokens", "token_embd"),
+        ("post_attention_layernorm", "post_attention_norm"),
+        ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
+        ("layer_scalar", "layer_output_scale.weight"),
+        ("pre_projection", "nextn.pre_projection"),
+        ("post_projection", "nextn.post_projection"),
+        ("_proj.w", ".w"),
+    ];
+    let file = keys.tensor("rope_freqs.weight", &[16], 0, &factors);
+    let golden = path("tests/golden/drafters/gemma4-assistant");
+    let (target, folder) = (golden.join("target"), golden.join("assistant"));
+    let file = gguf(&folder, &[&GGUF_WORDS[..], &own].concat(), file);
+    assert_drafts_are_equal(&target, file, &folder, &GEMMA.cases()[1]);
 }
 
 /// A layer whose guesses are no numbers, or that is incomplete, costs its drafts and a warning, never the text.

@@ -220,6 +220,31 @@ fn draft(backend: &mut dyn Backend, pending: u32) -> Vec<u32> {
     run(run_round(backend, pending, &Draft::Model(6))).unwrap().draft
 }
 
+/// On the CPU a draft has fewer rows then. On a GPU the rows of a round are fixed when it is submitted.
+#[test]
+fn a_draft_ends_where_a_token_is_accepted_less_likely_than_it_costs() {
+    let [case, ..] = &DSPARK.cases()[..] else { panic!("no case") };
+    let drafts = |backend: &mut dyn Backend, least: f64| {
+        backend.truncate(0);
+        run(backend.prefill(&case.prompt)).unwrap();
+        backend.end_drafts_below(least);
+        draft(backend, case.text[0])
+    };
+    for mut backend in DSPARK.backends(&gpu(), capacity()) {
+        let is_cpu = backend.device().backend == "Cpu";
+        let whole = drafts(&mut *backend, 0.0);
+        assert_eq!(whole.len(), 6);
+        let mut lengths = Vec::new();
+        for least in [1e-6, 0.3, 0.6, 0.9, 1.1] {
+            let cut = drafts(&mut *backend, least);
+            assert!(whole.starts_with(&cut), "{cut:?} of {whole:?}");
+            lengths.push(cut.len());
+        }
+        assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
+        assert_eq!([lengths[0], lengths[4]], [6, if is_cpu { 1 } else { 6 }]);
+    }
+}
+
 #[test]
 fn hidden_states_are_read_before_they_are_replaced() {
     for kind in &KINDS {

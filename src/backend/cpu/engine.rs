@@ -25,6 +25,8 @@ pub struct CpuBackend {
     /// State of the draft model; unused without one.
     pub(super) drafting: Drafting,
     submitted: Option<(u32, Draft)>,
+    /// See [`Target::end_drafts_below`].
+    least_acceptance: f64,
     pub(super) turn: Turn,
 }
 
@@ -41,6 +43,7 @@ impl CpuBackend {
             cached: Vec::new(),
             drafting,
             submitted: None,
+            least_acceptance: 0.0,
             turn: Turn::new(),
         }
     }
@@ -82,7 +85,7 @@ impl CpuBackend {
             text.push(id);
             Ok((id, is_likely, goes_on))
         };
-        let reads_context = self.drafting.reads_context();
+        let (reads_context, least) = (self.drafting.reads_context(), self.least_acceptance);
         model.take_kv(&mut self.target, self.cached.len());
         let drafted = match model.spec().at_once {
             Some(at_once) => {
@@ -95,11 +98,13 @@ impl CpuBackend {
                     let first = last + at_once.skipped;
                     let read = [tokens, &masks].concat();
                     let [rows, normed] = model.forward_with_hidden(&read, position, states, first..first + count)?;
-                    let (mut guesses, mut before) = (Vec::<(u32, bool)>::new(), tokens[last]);
+                    let (mut guesses, mut before, mut reached) = (Vec::<(u32, bool)>::new(), tokens[last], 1.0);
                     for row in 0..count {
                         let mut logits = rows.part(row..row + 1);
                         let confidence = model.correct(before, &normed, row, &mut logits);
-                        if confidence.is_some_and(|confidence| confidence < sampling.confidence) {
+                        reached *= confidence.map_or(1.0, f64::from);
+                        let ends = confidence.is_some_and(|confidence| confidence < sampling.confidence);
+                        if ends || row > 0 && reached < least {
                             break;
                         }
                         let (id, is_likely, goes_on) = choose_next(logits.row(0), position + last + row)?;
@@ -173,6 +178,10 @@ impl CpuBackend {
 
 #[async_trait(?Send)]
 impl Target for CpuBackend {
+    fn end_drafts_below(&mut self, probability: f64) {
+        self.least_acceptance = probability;
+    }
+
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sampling = sampling.clone();
         Ok(())

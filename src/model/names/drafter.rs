@@ -46,7 +46,10 @@ pub(in crate::model) struct MarkovNames {
 impl Naming {
     /// Returns the names of the tensors of assistants.
     pub(in crate::model) fn assistant(self) -> AssistantNames {
-        AssistantNames { before: "pre_projection", after: "post_projection" }
+        match self {
+            Self::HuggingFace => AssistantNames { before: "pre_projection", after: "post_projection" },
+            Self::Gguf => AssistantNames { before: "nextn.pre_projection", after: "nextn.post_projection" },
+        }
     }
 
     /// Returns the names of the tensors of Markov heads.
