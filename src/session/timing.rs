@@ -20,7 +20,7 @@ const MOST_WAITING: f64 = 0.5;
 /// empty. `step`: estimated cost of a draft step, in plain rounds; `vocab`: tokens that may be read.
 ///
 /// WebAssembly gets faster as it runs. So plain rounds, the unit for all others, run first, but count only when they are timed
-/// again at the end. In quick rounds, 16 rows run before 8, because both use the same loops.
+/// again at the end. Quick rounds: 16 rows before 8, because both use the same loops.
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and device errors.

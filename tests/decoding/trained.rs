@@ -241,7 +241,8 @@ fn a_draft_ends_where_a_token_is_accepted_less_likely_than_it_costs() {
             lengths.push(cut.len());
         }
         assert!(lengths.is_sorted_by(|a, b| a >= b), "{lengths:?}");
-        assert_eq!([lengths[0], lengths[4]], [6, if is_cpu { 1 } else { 6 }]);
+        assert_eq!(lengths[4], if is_cpu { 1 } else { 6 });
+        assert!(lengths[0] > 3, "{lengths:?}");
     }
 }
 
