@@ -1,4 +1,4 @@
-/** A result as a picture: the number, the text coloured by drafter, the device. */
+/** A result as a picture: the number, the text coloured by drafter, the device and the page's address. */
 import { figure, headline } from "./outcome.js";
 
 const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
@@ -66,7 +66,8 @@ function flow(pen, pieces, { x: left, y, width, line, bottom }) {
   }
 }
 
-export function drawCard(canvas, outcome) {
+/** @param {HTMLCanvasElement} canvas @param {import("./outcome.js").Outcome} outcome @param {string} address of the page, for people */
+export function drawCard(canvas, outcome, address) {
   Object.assign(canvas, { width: WIDTH, height: HEIGHT });
   const pen = canvas.getContext("2d");
   // Only elements resolve light-dark().
@@ -84,7 +85,7 @@ export function drawCard(canvas, outcome) {
   const shown = headline(outcome);
   const { number, words } = shown;
   let y = MARGIN + 24;
-  write("foretoken", MARGIN, y, `600 30px ${SERIF}`, quiet);
+  write("foretoken: language models in your browser", MARGIN, y, `600 30px ${SERIF}`, quiet);
   if (number) {
     y += 150;
     write(figure(shown), MARGIN, y, `600 140px ${SERIF}`, accent);
@@ -105,7 +106,9 @@ export function drawCard(canvas, outcome) {
   if (outcome.kind === "text") pieces.unshift({ text: outcome.prompt, ink: quiet, ground: undefined });
   flow(pen, pieces, { x: MARGIN, y: y + 48, width: WIDTH - 2 * MARGIN, line: 42, bottom: HEIGHT - MARGIN - 44 });
   pen.font = `24px ${SANS}`;
-  const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN, 1);
+  const wide = pen.measureText(address).width;
+  write(address, WIDTH - MARGIN - wide, HEIGHT - MARGIN + 12, `24px ${SANS}`, accent);
+  const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN - wide - 36, 1);
   write(foot, MARGIN, HEIGHT - MARGIN + 12, `24px ${SANS}`, quiet);
   canvas.style.color = "";
 }

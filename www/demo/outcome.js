@@ -2,17 +2,19 @@
 import { times } from "./dom.js";
 
 /**
- * @typedef {object} Outcome
- * @property {import("./model.js").Spec} spec
+ * @typedef {object} Outcome a recording lacks `spec`, `typed` and `digest`
+ * @property {import("./model.js").Spec} [spec]
  * @property {string} prompt as it was typed
  * @property {"text" | "chat"} kind
  * @property {Record<string, any>} options
- * @property {Record<string, string>} typed options as they were typed, for an address
+ * @property {Record<string, string>} [typed] options as they were typed, for an address
  * @property {string} device
+ * @property {boolean} [lacksGpu] true if the models ran on the CPU by the engine's choice
+ * @property {boolean} [recorded] true for the recording that the page comes with
  * @property {import("../engine.js").Generation} plain
  * @property {import("../engine.js").Generation} speculative
  * @property {import("../engine.js").Token[]} tokens of the text with guesses
- * @property {string} digest of their ids
+ * @property {string} [digest] of their ids
  */
 
 /** Ratios of speeds from 0.95 to 1.05 count as equal. */
@@ -73,8 +75,11 @@ export function meaning(outcome) {
   return `${drafted} guesses were made and ${kept} were right, so ${tokens} tokens took ${passes} passes of the big model instead of ${plain.stats.num_spec_steps}. ${speeds}${forced}`;
 }
 
-/** True if a text equals the text of another visitor. @param {Outcome} outcome @param {string} expected */
-export const sameAs = (outcome, expected) =>
-  outcome.digest === expected
-    ? "Same text here as where you got this from: yes, token for token."
-    : "Same text here as where you got this from: no. Their device, or their version of the model, chose another token somewhere.";
+/** Formats a digest in groups of four digits. */
+export const readable = (/** @type {string} */ digest) => digest.match(/.{1,4}/g)?.join(" ") ?? "";
+
+/** Compares the digests of this visitor's text and of the text in a link, in words. @param {string} digest @param {string} expected */
+export const sameAs = (digest, expected) =>
+  digest === expected
+    ? "The same text as in the link, token for token: both fingerprints are equal."
+    : "Not the same text as in the link: the other device, or its version of the model, chose another token somewhere.";
