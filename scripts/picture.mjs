@@ -14,7 +14,9 @@ const page = await browser.newPage({ viewport: { width: 1200, height: 630 } });
 await page.goto(`${url}/demo/#race?drafter=draft_model&num_assistant_tokens=3&num_assistant_tokens_schedule=constant`);
 await page.waitForFunction(() => document.getElementById("outcome").dataset.state === "done", null, { timeout: 300_000 });
 await page.evaluate(() =>
-  document.querySelectorAll(".tabs, #stage > .bar, .lane .count, .lane progress, #outcome, #try, .text .wrong").forEach((each) => each.remove()),
+  document
+    .querySelectorAll(".tabs, .top nav, #offline, #stage > .bar, .lane .count, .lane progress, #outcome, #real, #try, .text .wrong")
+    .forEach((each) => each.remove()),
 );
 await page.screenshot({ path: fileURLToPath(new URL("../www/demo/preview.png", import.meta.url)) });
 await browser.close();

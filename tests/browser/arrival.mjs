@@ -1,5 +1,5 @@
 // The demo page's first ten seconds, what visitors send to each other, and the page without a network.
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -151,6 +151,22 @@ export const tests = {
     await page.close();
   },
 
+  async "the page fetches the modules of the recording together"() {
+    const modules = new Set();
+    const follow = (name) => {
+      if (modules.has(name)) return;
+      modules.add(name);
+      for (const [, next] of readFileSync(repo(`www/demo/${name}`), "utf8").matchAll(/^import .* from "\.\/(.+)";$/gm)) follow(next);
+    };
+    follow("recorded.js");
+    const page = await visit();
+    const fetched = await page.$$eval("link[rel=modulepreload], script[src='recorded.js']", (all) =>
+      all.map((each) => each.getAttribute("href") ?? each.getAttribute("src")),
+    );
+    equal(fetched.sort(), [...modules].sort(), "modules");
+    await page.close();
+  },
+
   async "the recording is shown without motion too, and loads no model"() {
     const page = await visit();
     await until(page, "the recorded outcome", () => document.getElementById("outcome").dataset.state === "done");
@@ -162,7 +178,7 @@ export const tests = {
   },
 
   async "one click runs a real model with and without guesses"() {
-    const page = await stubbed();
+    const page = await stubbed({ init: () => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }) });
     check((await text(page, "real-about")).includes("SmolLM2 360M with SmolLM2 135M: 369 MB"), await text(page, "real-about"));
     await page.click("#run-real");
     await idle(page);
@@ -457,7 +473,10 @@ export const tests = {
     const second = await report(page);
     equal([second.plain.num_emitted_tokens, second.prompt], [4, first.prompt], "the text without a network");
     check((await text(page, "offline")).includes("Stored on this device"), await text(page, "offline"));
-    await page.context().setOffline(true);
+    await page.evaluate(() => {
+      Object.defineProperty(navigator, "onLine", { value: false });
+      dispatchEvent(new Event("offline"));
+    });
     await page.waitForFunction(() => document.getElementById("offline").textContent.includes("You are offline"));
     await page.close();
   },

@@ -94,11 +94,7 @@ export const tests = {
     const rows = await page.$$eval(".models li", (all) => all.map(({ textContent }) => textContent));
     equal(rows.length, 16, "models");
     for (const row of rows) check(/about [\d.]+ (MB|GB)/.test(row) && /Apache|Gemma|Llama|LFM/.test(row), row);
-    equal(
-      await page.$$eval("#recommended li", (all) => all.map((each) => [each.dataset.model, each.checkVisibility()])),
-      [["gemma3-270m", true]],
-      "a model for a device without a GPU",
-    );
+    equal(await page.$$eval("#recommended li", (all) => all.filter((each) => each.checkVisibility()).length), 1, "the recommended model");
     equal(await page.$$eval("#models li", (all) => all.filter((each) => each.checkVisibility()).length), 0, "the others, before a click");
     const [small] = await page.$$eval("[data-model='smollm2-360m'] .facts", (all) => all.map(({ textContent }) => textContent));
     await page.evaluate(() => (document.getElementById("more").open = true));

@@ -9,6 +9,7 @@ import { describeDevice, recommend } from "./recommend.js";
 import { buildSettings, resetSettings } from "./settings.js";
 import { readAddress, showAddress, startSharing } from "./share.js";
 import { showRecommended, startShelf } from "./shelf.js";
+import { showHelp } from "./support.js";
 import { startTabs } from "./tabs.js";
 import { attempt } from "./turn.js";
 import { welcome } from "./welcome.js";
@@ -23,6 +24,7 @@ at("reset").addEventListener("click", () => {
   resetSettings();
   at("options-generation").dispatchEvent(new Event("input"));
 });
+at("why-cpu").addEventListener("click", showHelp);
 at("copy-install").addEventListener("click", () => copy(at("install").textContent, at("install"), at("copied-install")));
 
 /** @param {import("./recommend.js").Device} device */

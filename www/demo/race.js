@@ -114,7 +114,8 @@ function fingerprints({ digest, device }, { digest: theirs, from }) {
   const row = (who, value) => make("div", {}, make("dt", { textContent: who }), make("dd", {}, make("code", { textContent: readable(value) })));
   return [
     make("p", { textContent: sameAs(digest, theirs) }),
-    make("dl", {}, row(`Text in the link${from && `, from ${from}`}`, theirs), row(`Text here, on ${device}`, digest)),
+    make("dl", {}, row(`Fingerprint in the link${from && `, from ${from}`}`, theirs), row(`Fingerprint here, on ${device}`, digest)),
+    make("p", { className: "hint", textContent: "A fingerprint is computed from all tokens of a text: one other token changes it." }),
   ];
 }
 

@@ -8,7 +8,8 @@ import { DRAFTING, fill, run } from "./race.js";
 /** Offers a race of this model. @param {string} id of pairs.js @param {(work: (signal: AbortSignal) => Promise<unknown>) => void} attempt */
 export function offerReal(id, attempt) {
   const one = spec(id);
-  at("real-about").textContent = `${one.name}: ${size(one.bytes)}, downloaded once and kept in this browser. Both ways run on this device.`;
+  at("real-about").textContent =
+    `${one.name}: ${size(one.bytes)}, downloaded once and kept in this browser. This device writes one text without guesses and with them.`;
   at("run-real").onclick = () =>
     attempt((signal) => {
       choose(one);

@@ -17,6 +17,9 @@ for (const block of document.querySelectorAll("pre")) {
 
 const contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".contents"));
 const wide = matchMedia("(min-width: 60rem)");
-const show = () => (contents.open = wide.matches);
+function show() {
+  contents.open = wide.matches;
+  if (wide.matches) contents.querySelector("[aria-current]").scrollIntoView({ block: "nearest" });
+}
 wide.addEventListener("change", show);
 show();
