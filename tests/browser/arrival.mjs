@@ -472,7 +472,7 @@ export const tests = {
     check(await page.isHidden("#problem"), await text(page, "problem"));
     const second = await report(page);
     equal([second.plain.num_emitted_tokens, second.prompt], [4, first.prompt], "the text without a network");
-    check((await text(page, "offline")).includes("Stored on this device"), await text(page, "offline"));
+    check((await text(page, "offline")).includes("Works offline now"), await text(page, "offline"));
     await page.evaluate(() => {
       Object.defineProperty(navigator, "onLine", { value: false });
       dispatchEvent(new Event("offline"));

@@ -4,7 +4,7 @@ import { findRejected } from "./guesses.js";
 import { about, deviceName, lacksGpu } from "./model.js";
 import { digest } from "./outcome.js";
 import { record, repeat, warmUp } from "./record.js";
-import { lanes, raceOf, replayed } from "./stage.js";
+import { calm, lanes, raceOf, replayed } from "./stage.js";
 
 /** Engines after their warm-up. @type {WeakSet<import("../engine.js").Engine>} */
 const warm = new WeakSet();
@@ -58,16 +58,21 @@ export async function measure({ engine, prompt, options, quiet }, signal, { onRo
   return counted;
 }
 
+/** Finds the texts of rejected guesses, as many as are found in this time. The search ends before the replay begins. */
+async function findWithin(milliseconds, rejected, asked, recording, signal) {
+  say("Measured. Finding the words of the wrong guesses.");
+  const search = new AbortController();
+  const finding = findRejected(rejected, asked, recording, AbortSignal.any([signal, search.signal])).catch(() => {});
+  await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, milliseconds))]);
+  search.abort();
+}
+
 /** Returns the measured race for the stage. */
 export async function describeRace(asked, { plain, speculative }, signal) {
   const { spec, text, kind, options, typed } = asked;
   const rejected = speculative.rounds.map(() => null);
-  const search = new AbortController();
-  const finding = findRejected(rejected, asked, speculative, AbortSignal.any([signal, search.signal])).catch(() => {});
-  say("Measured. Finding the words of the wrong guesses.");
-  await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, SEARCH))]);
-  // The search ends before the replay begins.
-  search.abort();
+  // Only a replay shows them.
+  if (!calm.matches) await findWithin(SEARCH, rejected, asked, speculative, signal);
   const device = { device: deviceName(about.device), lacksGpu: lacksGpu() };
   const facts = { spec, prompt: text, kind, options, typed, ...device, digest: digest(speculative.generation.token_ids) };
   return raceOf(facts, { plain, speculative, rejected });

@@ -3,7 +3,7 @@ import { at } from "./dom.js";
 
 const WORDS = {
   "": "Works offline after the first visit.",
-  stored: "\u2713 Stored on this device: try flight mode.",
+  stored: "\u2713 Works offline now: try flight mode.",
   offline: "\u2713 You are offline, and it still runs.",
 };
 

@@ -5,7 +5,8 @@ import { figure, headline } from "./outcome.js";
 import { SKIP, pace, paceInWords, replay } from "./replay.js";
 
 export const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+/** Matches if the visitor prefers less motion. */
+export const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 /**
  * @typedef {object} Race
@@ -74,8 +75,12 @@ export function playRace(next) {
   at("source").hidden = !outcome.recorded;
   at("measured-on").textContent = outcome.recorded ? `Recorded on ${outcome.device}.` : "";
   if (calm.matches) {
-    lanes.plain.write(plain.rounds.flatMap(({ tokens }) => tokens));
-    lanes.speculative.write(outcome.tokens);
+    for (const [id, { rounds }] of Object.entries({ plain, speculative })) {
+      const tokens = rounds.flatMap((round) => round.tokens);
+      lanes[id].write(tokens);
+      lanes[id].count(tokens.length, null, tokens.length);
+    }
+    if (!outcome.recorded) say("Measured one after the other.", true);
     conclude();
     return;
   }
