@@ -19,7 +19,8 @@ const contents = /** @type {HTMLDetailsElement} */ (document.querySelector(".con
 const wide = matchMedia("(min-width: 60rem)");
 function show() {
   contents.open = wide.matches;
-  if (wide.matches) contents.querySelector("[aria-current]").scrollIntoView({ block: "nearest" });
+  const current = /** @type {HTMLElement} */ (contents.querySelector("[aria-current]"));
+  contents.scrollTop = current.offsetTop - contents.clientHeight / 2;
 }
 wide.addEventListener("change", show);
 show();
