@@ -1,9 +1,10 @@
 // npm run recording: records a race of the demo page in headless Chromium as www/demo/recording.json, which visitors see while their own
-// device gets ready. Arguments: flags of Chromium.
+// device gets ready. Other work of the machine slows it, so run it on an idle one. Arguments: flags of Chromium.
 import { writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { PRESETS } from "../www/demo/presets.js";
 import { needBuild } from "./build.mjs";
 import { answer, listen } from "./serve.mjs";
 import { needChromium } from "./system.mjs";
@@ -12,8 +13,9 @@ await needBuild();
 const { server, url } = await listen(answer, 0);
 const browser = await chromium.launch({ executablePath: needChromium(), args: ["--headless", "--no-sandbox", ...process.argv.slice(2)] });
 const page = await browser.newPage();
-// An address with an option, so that the page does not begin with its former recording.
-await page.goto(`${url}/demo/#race?max_new_tokens=96`);
+const { title, kind, prompt } = PRESETS.rename;
+const query = new URLSearchParams({ kind, prompt, max_new_tokens: "96", drafter: "lookup", num_assistant_tokens_schedule: "constant" });
+await page.goto(`${url}/demo/#race?${query}`);
 await page.waitForFunction(() => document.getElementById("outcome").dataset.state === "done", null, { timeout: 300_000 });
 const race = await page.evaluate(async () => {
   const { raceShown } = await import("/demo/stage.js");
@@ -32,9 +34,9 @@ const lane = (recording) => ({
   generation: generation(recording.generation),
 });
 const [{ model }] = cpus();
-const { device, prompt, kind, options } = outcome;
+const { device, options } = outcome;
 const recorded = {
-  outcome: { recorded: true, device: `${device} (${model})`, prompt, kind, options },
+  outcome: { recorded: title, device: `${device} (${model})`, prompt, kind, options },
   plain: lane(plain),
   speculative: lane(speculative),
   rejected,

@@ -10,7 +10,7 @@ import { times } from "./dom.js";
  * @property {Record<string, string>} [typed] options as they were typed, for an address
  * @property {string} device
  * @property {boolean} [lacksGpu] true if the models ran on the CPU by the engine's choice
- * @property {boolean} [recorded] true for the recording that the page comes with
+ * @property {string} [recorded] task of the recording that the page comes with; absent for a measured race
  * @property {import("../engine.js").Generation} plain
  * @property {import("../engine.js").Generation} speculative
  * @property {import("../engine.js").Token[]} tokens of the text with guesses

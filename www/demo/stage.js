@@ -73,7 +73,7 @@ export function playRace(next) {
   race = next;
   show = new AbortController();
   at("source").hidden = !outcome.recorded;
-  at("measured-on").textContent = outcome.recorded ? `Recorded on ${outcome.device}.` : "";
+  at("measured-on").textContent = outcome.recorded ? `Recorded on ${outcome.device}: the task \u201c${outcome.recorded}\u201d below.` : "";
   if (calm.matches) {
     for (const [id, { rounds }] of Object.entries({ plain, speculative })) {
       const tokens = rounds.flatMap((round) => round.tokens);
