@@ -60,7 +60,7 @@ async function measureForm(signal, { forced, quiet = false } = {}) {
   say("Loading the model.");
   const engine = await need(signal);
   // On a phone the stage is above the button.
-  if (at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
+  if (!quiet && at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
   const prompt = kind === "chat" ? [{ role: "user", content: text }] : text;
   const asked = { engine, spec: chosen(), text, kind, prompt, options, typed, quiet };
   report = { ...about, prompt, options };
