@@ -48,7 +48,7 @@ export function headline(outcome) {
   if (!stats.num_draft_tokens)
     return {
       number: "",
-      words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}`,
+      words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "it would not pay on this device." : "speculation is off, or there is no one to guess."}`,
     };
   if (value >= 1 + SAME_SPEED) return { number: times(value), words: `times as fast, ${same}` };
   // The number of passes does not depend on the device.
