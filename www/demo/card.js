@@ -83,7 +83,7 @@ export function drawCard(canvas, outcome, address) {
   Object.assign(pen, { fillStyle: paper });
   pen.fillRect(0, 0, WIDTH, HEIGHT);
   const shown = headline(outcome);
-  const { number, words } = shown;
+  const { number, words, note } = shown;
   let y = MARGIN + 24;
   write("foretoken: language models in your browser", MARGIN, y, `600 30px ${SERIF}`, quiet);
   if (number) {
@@ -91,12 +91,11 @@ export function drawCard(canvas, outcome, address) {
     write(figure(shown), MARGIN, y, `600 140px ${SERIF}`, accent);
     const x = MARGIN + pen.measureText(figure(shown)).width + 36;
     pen.font = `28px ${SANS}`;
-    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) =>
-      write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink),
-    );
+    const meaning = [words.replace(/^times /, ""), note].filter(Boolean).join(". ");
+    lines(pen, meaning, WIDTH - MARGIN - x, 4).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink));
   } else {
     pen.font = `40px ${SANS}`;
-    for (const each of lines(pen, words, WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
+    for (const each of lines(pen, [words, note].filter(Boolean).join(" "), WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
   }
   Object.assign(pen, { fillStyle: line });
   pen.fillRect(MARGIN, (y += 44), WIDTH - 2 * MARGIN, 2);

@@ -32,7 +32,10 @@ export const ratio = ({ plain, speculative }) => speculative.stats.times.tokens_
 
 const differ = ({ plain, speculative }) => plain.token_ids.join() !== speculative.token_ids.join();
 
-/** Returns the main number and its meaning. `number` may be empty. @param {Outcome} outcome @returns {{ number: string, words: string }} */
+/**
+ * Returns the main number, its meaning, and a remark on the speed. The number and the remark may be empty.
+ * @param {Outcome} outcome @returns {{ number: string, words: string, note?: string }}
+ */
 export function headline(outcome) {
   const {
     speculative: { token_ids, stats },
@@ -53,10 +56,10 @@ export function headline(outcome) {
   if (value >= 1 + SAME_SPEED) return { number: times(value), words: `times as fast, ${same}` };
   // The number of passes does not depend on the device.
   const [passes, before] = [stats.num_spec_steps, outcome.plain.stats.num_spec_steps];
-  const speed =
-    value < 1 - SAME_SPEED ? `at ${value.toFixed(2)} times the speed: here guesses cost more than they saved.` : "at the same speed on this device.";
-  if (passes >= before) return { number: "", words: `T${same.slice(1)}, ${speed}` };
-  return { number: String(passes), words: `${passes === 1 ? "pass" : "passes"} of the big model instead of ${before}: ${same}, ${speed}` };
+  const note =
+    value < 1 - SAME_SPEED ? `Guesses cost more time than they saved here: ${value.toFixed(2)} times the speed.` : "The speed is the same on this device.";
+  if (passes >= before) return { number: "", words: `T${same.slice(1)}.`, note };
+  return { number: String(passes), words: `${passes === 1 ? "pass" : "passes"} of the big model instead of ${before}: ${same}`, note };
 }
 
 /** Returns the headline's number, with a sign if it is a ratio. @param {ReturnType<typeof headline>} headline */

@@ -60,10 +60,11 @@ function addressOf({ spec: one, prompt, kind, options, typed, speculative, diges
 
 /** Describes an outcome as a text. @param {import("./outcome.js").Outcome} outcome */
 export function words(outcome) {
-  const { number, words } = headline(outcome);
+  const { number, words, note } = headline(outcome);
   const address = addressOf(outcome);
   return [
     `${number} ${words}`.trim(),
+    note,
     `${outcome.spec.name}, ${outcome.device}`,
     `\u201c${outcome.prompt}\u201d`,
     outcome.speculative.text.trim(),

@@ -66,6 +66,12 @@ export function clearStage(begun) {
   for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
 }
 
+/** Describes when and where a race was measured. @param {import("./outcome.js").Outcome} outcome */
+function originOf({ recorded, device, lacksGpu }) {
+  if (recorded) return `Recorded on ${device}: the task \u201c${recorded}\u201d below.`;
+  return `Measured just now on ${device}${lacksGpu ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
+}
+
 /** Shows a race: the replay, or the texts if the visitor prefers less motion; then the number. @param {Race} next */
 export function playRace(next) {
   const { outcome, plain, speculative, rejected } = next;
@@ -73,7 +79,7 @@ export function playRace(next) {
   race = next;
   show = new AbortController();
   at("source").hidden = !outcome.recorded;
-  at("measured-on").textContent = outcome.recorded ? `Recorded on ${outcome.device}: the task \u201c${outcome.recorded}\u201d below.` : "";
+  at("measured-on").textContent = outcome.recorded ? originOf(outcome) : "";
   if (calm.matches) {
     for (const [id, { rounds }] of Object.entries({ plain, speculative })) {
       const tokens = rounds.flatMap((round) => round.tokens);
@@ -101,12 +107,10 @@ function conclude() {
     lane.speed(recordings[id].generation.stats.times.tokens_per_second);
   }
   const shown = headline(outcome);
-  const { number, words } = shown;
+  const { number, words, note = "" } = shown;
   at("ratio").textContent = figure(shown);
   at("claim").textContent = number ? words.replace(/^times /, "") : words;
-  if (!outcome.recorded)
-    at("measured-on").textContent =
-      `Measured just now on ${outcome.device}${outcome.lacksGpu ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
+  at("measured-on").textContent = `${note} ${originOf(outcome)}`.trim();
   at("why-cpu").hidden = !outcome.lacksGpu;
   setState("done");
 }
