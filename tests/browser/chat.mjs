@@ -91,10 +91,13 @@ const messages = () => page.$$eval(".message .body", (all) => all.map(({ textCon
 
 export const tests = {
   async "the shelf names size, licence and use of each model, and the page is sound"() {
-    const rows = await page.$$eval("#models li", (all) => all.map(({ textContent }) => textContent));
+    const rows = await page.$$eval(".models li", (all) => all.map(({ textContent }) => textContent));
     equal(rows.length, 16, "models");
     for (const row of rows) check(/about [\d.]+ (MB|GB)/.test(row) && /Apache|Gemma|Llama|LFM/.test(row), row);
+    equal(await page.$$eval("#recommended li", (all) => all.filter((each) => each.checkVisibility()).length), 1, "the recommended model");
+    equal(await page.$$eval("#models li", (all) => all.filter((each) => each.checkVisibility()).length), 0, "the others, before a click");
     const [small] = await page.$$eval("[data-model='smollm2-360m'] .facts", (all) => all.map(({ textContent }) => textContent));
+    await page.evaluate(() => (document.getElementById("more").open = true));
     await page.uncheck("#with-draft");
     check(small.includes("369 MB") && (await page.textContent("[data-model='smollm2-360m'] .facts")).includes("271 MB"), "without the draft model it is less");
     await page.check("#with-draft");
@@ -161,7 +164,7 @@ export const tests = {
     await idle(page);
     check(await page.isHidden("#problem"), await text(page, "problem"));
     equal([await text(page, "model-state"), await page.isHidden("#download")], ["loaded", true], "loaded");
-    await page.evaluate(() => (document.getElementById("shelf").open = document.getElementById("kept").open = true));
+    await page.evaluate(() => ["shelf", "more", "kept"].forEach((id) => (document.getElementById(id).open = true)));
     await until(page, "what is kept", () => /slowly\/models\/tales\/target, 14 MB/.test(document.getElementById("kept-list").textContent));
     await page.click("[aria-label='Delete /slowly/models/tales/target']");
     await until(page, "it is gone", () => !document.getElementById("kept-list").textContent.includes("slowly"));
@@ -396,8 +399,8 @@ export const tests = {
     await finish(page);
     await page.reload();
     equal(await bodies(page), ["One", "First answer"], "after a reload");
-    await page.evaluate(() => (location.hash = "#simulator"));
-    await page.waitForSelector("#simulator", { state: "visible" });
+    await page.evaluate(() => (location.hash = "#race"));
+    await page.waitForSelector("#race", { state: "visible" });
     await page.evaluate(() => (location.hash = "#chat"));
     await page.waitForSelector("#chat", { state: "visible" });
     await page.fill("#message", "typed before");

@@ -1,4 +1,4 @@
-/** A result as a picture: the number, the text coloured by drafter, the device. */
+/** A result as a picture: the number, the text coloured by drafter, the device and the page's address. */
 import { figure, headline } from "./outcome.js";
 
 const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
@@ -66,7 +66,8 @@ function flow(pen, pieces, { x: left, y, width, line, bottom }) {
   }
 }
 
-export function drawCard(canvas, outcome) {
+/** @param {HTMLCanvasElement} canvas @param {import("./outcome.js").Outcome} outcome @param {string} address of the page, for people */
+export function drawCard(canvas, outcome, address) {
   Object.assign(canvas, { width: WIDTH, height: HEIGHT });
   const pen = canvas.getContext("2d");
   // Only elements resolve light-dark().
@@ -82,20 +83,19 @@ export function drawCard(canvas, outcome) {
   Object.assign(pen, { fillStyle: paper });
   pen.fillRect(0, 0, WIDTH, HEIGHT);
   const shown = headline(outcome);
-  const { number, words } = shown;
+  const { number, words, note } = shown;
   let y = MARGIN + 24;
-  write("foretoken", MARGIN, y, `600 30px ${SERIF}`, quiet);
+  write("foretoken: language models in your browser", MARGIN, y, `600 30px ${SERIF}`, quiet);
   if (number) {
     y += 150;
     write(figure(shown), MARGIN, y, `600 140px ${SERIF}`, accent);
     const x = MARGIN + pen.measureText(figure(shown)).width + 36;
     pen.font = `28px ${SANS}`;
-    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) =>
-      write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink),
-    );
+    const meaning = [words.replace(/^times /, ""), note].filter(Boolean).join(". ");
+    lines(pen, meaning, WIDTH - MARGIN - x, 4).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink));
   } else {
     pen.font = `40px ${SANS}`;
-    for (const each of lines(pen, words, WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
+    for (const each of lines(pen, [words, note].filter(Boolean).join(" "), WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
   }
   Object.assign(pen, { fillStyle: line });
   pen.fillRect(MARGIN, (y += 44), WIDTH - 2 * MARGIN, 2);
@@ -105,7 +105,9 @@ export function drawCard(canvas, outcome) {
   if (outcome.kind === "text") pieces.unshift({ text: outcome.prompt, ink: quiet, ground: undefined });
   flow(pen, pieces, { x: MARGIN, y: y + 48, width: WIDTH - 2 * MARGIN, line: 42, bottom: HEIGHT - MARGIN - 44 });
   pen.font = `24px ${SANS}`;
-  const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN, 1);
+  const wide = pen.measureText(address).width;
+  write(address, WIDTH - MARGIN - wide, HEIGHT - MARGIN + 12, `24px ${SANS}`, accent);
+  const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN - wide - 36, 1);
   write(foot, MARGIN, HEIGHT - MARGIN + 12, `24px ${SANS}`, quiet);
   canvas.style.color = "";
 }

@@ -121,10 +121,10 @@ export class SpeedChart extends Chart {
   }
 }
 
-/** Accepted draft tokens per round, and proposed ones as an outline. */
+/** Guesses kept in each round, and all guesses as an outline. */
 export class AcceptanceChart extends Chart {
   constructor(svg) {
-    super(svg, { x: "round", y: "draft tokens", xWhole: true, yWhole: true });
+    super(svg, { x: "round", y: "guesses", xWhole: true, yWhole: true });
   }
 
   clear() {
@@ -158,9 +158,9 @@ export class AcceptanceChart extends Chart {
 
   summary() {
     const rounds = this.accepted.length;
-    if (!rounds) return "Accepted draft tokens per round. Nothing has been written yet.";
+    if (!rounds) return "Guesses kept in each round. Nothing has been written yet.";
     const sum = this.accepted.reduce((all, each) => all + each, 0);
     const none = this.accepted.filter((each) => !each).length;
-    return `Accepted draft tokens per round. ${rounds} rounds accepted ${sum}, ${(sum / rounds).toFixed(1)} each in the mean, at most ${Math.max(...this.accepted)}; ${none} rounds accepted none.`;
+    return `Guesses kept in each round. ${rounds} rounds accepted ${sum}, ${(sum / rounds).toFixed(1)} each in the mean, at most ${Math.max(...this.accepted)}; ${none} rounds accepted none.`;
   }
 }

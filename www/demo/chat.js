@@ -65,7 +65,7 @@ function show() {
     const last = i === views.length - 1;
     view.offer(view.role === "user" ? { edit: () => edit(i) } : { again: last ? () => attempt(again) : undefined });
   }
-  at("empty").hidden = views.length > 0;
+  showEmpty();
   at("new-chat").hidden = views.length === 0;
   at("editing").hidden = !editing;
   keep();
@@ -162,12 +162,16 @@ async function send(signal) {
   });
 }
 
+const isToy = () => chosen().id === TALES.id;
+/** Shows what a real model can be asked, until it is asked. */
+const showEmpty = () => (at("empty").hidden = views.length > 0 || isToy());
+
 function showModel() {
-  const tales = chosen().id === TALES.id;
-  at("talking-to").textContent = tales
-    ? "Nobody to talk to yet: the tales pair knows fairy tales and nothing else. Choose a model above."
+  at("talking-to").textContent = isToy()
+    ? "Until you load a model above, a toy model answers. It has read fairy tales and nothing else."
     : `You talk to ${chosen().name}. Nothing of it leaves this device.`;
-  at("message").placeholder = tales ? "Tell this again: ..." : "Ask something";
+  showEmpty();
+  at("message").placeholder = isToy() ? "Tell this again: ..." : "Ask something";
 }
 
 export function startChat(begin) {

@@ -14,10 +14,10 @@ const isRelaxed = WebAssembly.validate(
 const names = (/** @type {string} */ text) => text.trim().split(/\s+/);
 /** All files of the page. A test compares this list with the folders. */
 const FILES = [
-  ...["./", "icon.svg", "style.css", "simulate_bg.wasm", "simulate.js", "marked.js", "engine-worker.js"],
+  ...["./", "icon.svg", "base.css", "race.css", "chat.css", "recording.json", "marked.js", "engine-worker.js"],
   ...names(`
-    app card charts chat dom download guesses lane latencies markdown message model options outcome pairs paper policy presets race record
-    replay schema settings share shelf simulator stage support tabs turn welcome
+    app card charts chat dom download guesses lane markdown measure message model network options outcome pairs policy presets race real
+    recommend record recorded replay schema settings share shelf stage support tabs turn welcome
   `).map((name) => `${name}.js`),
   ...names(`
     answers cache chat chunks conversation downloader engine error error-hints foretoken grammar http instance instance-workers loading

@@ -2,17 +2,19 @@
 import { times } from "./dom.js";
 
 /**
- * @typedef {object} Outcome
- * @property {import("./model.js").Spec} spec
+ * @typedef {object} Outcome a recording lacks `spec`, `typed` and `digest`
+ * @property {import("./model.js").Spec} [spec]
  * @property {string} prompt as it was typed
  * @property {"text" | "chat"} kind
  * @property {Record<string, any>} options
- * @property {Record<string, string>} typed options as they were typed, for an address
+ * @property {Record<string, string>} [typed] options as they were typed, for an address
  * @property {string} device
+ * @property {boolean} [lacksGpu] true if the models ran on the CPU by the engine's choice
+ * @property {string} [recorded] task of the recording that the page comes with; absent for a measured race
  * @property {import("../engine.js").Generation} plain
  * @property {import("../engine.js").Generation} speculative
  * @property {import("../engine.js").Token[]} tokens of the text with guesses
- * @property {string} digest of their ids
+ * @property {string} [digest] of their ids
  */
 
 /** Ratios of speeds from 0.95 to 1.05 count as equal. */
@@ -30,7 +32,10 @@ export const ratio = ({ plain, speculative }) => speculative.stats.times.tokens_
 
 const differ = ({ plain, speculative }) => plain.token_ids.join() !== speculative.token_ids.join();
 
-/** Returns the main number and its meaning. `number` may be empty. @param {Outcome} outcome @returns {{ number: string, words: string }} */
+/**
+ * Returns the main number, its meaning, and a remark on the speed. The number and the remark may be empty.
+ * @param {Outcome} outcome @returns {{ number: string, words: string, note?: string }}
+ */
 export function headline(outcome) {
   const {
     speculative: { token_ids, stats },
@@ -46,15 +51,15 @@ export function headline(outcome) {
   if (!stats.num_draft_tokens)
     return {
       number: "",
-      words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}`,
+      words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "it would not pay on this device." : "speculation is off, or there is no one to guess."}`,
     };
   if (value >= 1 + SAME_SPEED) return { number: times(value), words: `times as fast, ${same}` };
   // The number of passes does not depend on the device.
   const [passes, before] = [stats.num_spec_steps, outcome.plain.stats.num_spec_steps];
-  const speed =
-    value < 1 - SAME_SPEED ? `at ${value.toFixed(2)} times the speed: here guesses cost more than they saved.` : "at the same speed on this device.";
-  if (passes >= before) return { number: "", words: `T${same.slice(1)}, ${speed}` };
-  return { number: String(passes), words: `${passes === 1 ? "pass" : "passes"} of the big model instead of ${before}: ${same}, ${speed}` };
+  const note =
+    value < 1 - SAME_SPEED ? `Guesses cost more time than they saved here: ${value.toFixed(2)} times the speed.` : "The speed is the same on this device.";
+  if (passes >= before) return { number: "", words: `T${same.slice(1)}.`, note };
+  return { number: String(passes), words: `${passes === 1 ? "pass" : "passes"} of the big model instead of ${before}: ${same}`, note };
 }
 
 /** Returns the headline's number, with a sign if it is a ratio. @param {ReturnType<typeof headline>} headline */
@@ -73,8 +78,11 @@ export function meaning(outcome) {
   return `${drafted} guesses were made and ${kept} were right, so ${tokens} tokens took ${passes} passes of the big model instead of ${plain.stats.num_spec_steps}. ${speeds}${forced}`;
 }
 
-/** True if a text equals the text of another visitor. @param {Outcome} outcome @param {string} expected */
-export const sameAs = (outcome, expected) =>
-  outcome.digest === expected
-    ? "Same text here as where you got this from: yes, token for token."
-    : "Same text here as where you got this from: no. Their device, or their version of the model, chose another token somewhere.";
+/** Formats a digest in groups of four digits. */
+export const readable = (/** @type {string} */ digest) => digest.match(/.{1,4}/g)?.join(" ") ?? "";
+
+/** Compares the digests of this visitor's text and of the text in a link, in words. @param {string} digest @param {string} expected */
+export const sameAs = (digest, expected) =>
+  digest === expected
+    ? "The same text as in the link, token for token: both fingerprints are equal."
+    : "Not the same text as in the link: the other device, or its version of the model, chose another token somewhere.";

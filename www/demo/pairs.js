@@ -15,7 +15,7 @@
 /** The pair that this page serves. */
 export const TALES = {
   id: "tales",
-  name: "the tales pair",
+  name: "the fairy-tale toy model",
   model: new URL("tales/target/", import.meta.url).href,
   assistant_model: new URL("tales/draft/", import.meta.url).href,
 };

@@ -15,7 +15,7 @@ export const PRESETS = {
   },
   rename: {
     title: "Change a name",
-    hint: "An edit copies nearly everything. The tales pair is so small that it mostly forgets the change; a real model would not.",
+    hint: "An edit copies nearly everything. The toy model is so small that it mostly forgets the change; a real model would not.",
     kind: "chat",
     prompt:
       'Put "miller" for "queen": So next morning early, the queen said to Anne, "Go, my dear, to the henwife in the glen, and ask her for some eggs." So Anne set out, but as she passed through the kitchen she saw a crust, and she took and munched it as she went along.',
@@ -28,3 +28,6 @@ export const PRESETS = {
       'Continue the tale: When she came to the henwife\'s she asked for eggs, as she had been told to do; the henwife said to her, "Lift the lid off that pot there and see." The lassie did so, but nothing happened.',
   },
 };
+
+/** The task of the race with a real model. */
+export const REAL = { kind: "chat", prompt: "Why is the sky blue? Answer in three sentences." };

@@ -2,21 +2,23 @@
 import { AcceptanceChart, SpeedChart } from "./charts.js";
 import { at, button, copy, make, say } from "./dom.js";
 import { about, chosen, need } from "./model.js";
-import { meaning, sameAs } from "./outcome.js";
+import { describeRace, measure } from "./measure.js";
+import { meaning, readable, sameAs } from "./outcome.js";
 import { PRESETS } from "./presets.js";
+import { recorded } from "./recorded.js";
 import { readSettings, typedSettings, writeSettings } from "./settings.js";
-import { clearStage, measure, present } from "./stage.js";
+import { clearStage, playRace, raceShown } from "./stage.js";
 
 const charts = { speed: new SpeedChart(at("chart-speed")), acceptance: new AcceptanceChart(at("chart-acceptance")) };
 /** The latest run. */
 let report = {};
 /** Called with the outcome. @type {((outcome: import("./outcome.js").Outcome) => void)[]} */
 const listeners = [];
-/** Digest of the text in a shared address. */
-let expected = "";
+/** Fingerprint of the text in a shared address, and the device that wrote it. */
+let link = { digest: "", from: "" };
 
 /** Drafting options of a task: the engine's choice. */
-const DRAFTING = { drafter: "", num_assistant_tokens: "", num_assistant_tokens_schedule: "" };
+export const DRAFTING = { drafter: "", num_assistant_tokens: "", num_assistant_tokens_schedule: "" };
 
 export const onOutcome = (listener) => listeners.push(listener);
 
@@ -29,12 +31,12 @@ export const request = () => ({
 });
 
 /** Fills in a shared address. */
-export function fill({ prompt, kind, options = {}, digest = "" }) {
+export function fill({ prompt, kind, options = {}, digest = "", from = "" }) {
   at("prompt").value = prompt;
   at("kind").value = kind;
   writeSettings(options);
   showDrafting();
-  expected = digest;
+  link = { digest, from };
   markPreset();
 }
 
@@ -42,22 +44,28 @@ function clearCharts() {
   for (const chart of Object.values(charts)) chart.clear();
 }
 
-/** Runs the race. @param {Record<string, unknown>} [forced] options in place of those of the form */
-export async function run(signal, forced) {
+/**
+ * Measures the race of the form. `forced`: options in place of those of the form; `quiet`: the stage stays as it is
+ * @param {{ forced?: Record<string, unknown>, quiet?: boolean }} [how]
+ */
+async function measureForm(signal, { forced, quiet = false } = {}) {
+  await recorded;
+  at("start").hidden = true;
   const { text, kind, typed, ...said } = request();
   const options = { ...said.options, ...forced };
-  clearStage({ kind, prompt: text });
+  if (!quiet) clearStage({ kind, prompt: text });
   clearCharts();
-  for (const id of ["meaning", "reason", "same"]) at(id).textContent = "";
+  for (const id of ["meaning", "reason"]) at(id).textContent = "";
+  at("same").replaceChildren();
   say("Loading the model.");
   const engine = await need(signal);
   // On a phone the stage is above the button.
-  if (at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
+  if (!quiet && at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
   const prompt = kind === "chat" ? [{ role: "user", content: text }] : text;
-  const race = { engine, spec: chosen(), text, kind, prompt, options, typed };
+  const asked = { engine, spec: chosen(), text, kind, prompt, options, typed, quiet };
   report = { ...about, prompt, options };
   try {
-    const recordings = await measure(race, signal, {
+    const recordings = await measure(asked, signal, {
       onRound(lane, { seconds, tokens }, total) {
         charts.speed.add(lane.id, lane.name, seconds, total);
         if (lane.id === "speculative") charts.acceptance.add(tokens.filter(({ origin }) => origin !== "target").length);
@@ -65,23 +73,50 @@ export async function run(signal, forced) {
       onLane: keep,
       onAgain: clearCharts,
     });
-    const outcome = await present(race, recordings, signal);
-    at("meaning").textContent = meaning(outcome);
-    at("same").textContent = expected ? sameAs(outcome, expected) : "";
-    for (const listener of listeners) listener(outcome);
-    return outcome;
+    return await describeRace(asked, recordings, signal);
   } finally {
     for (const chart of Object.values(charts)) chart.describe();
   }
 }
 
-/** Runs the first race of a visit. If the story has few guesses, as on a CPU, a passage is retold with lookups at any cost. */
+/** Shows a measured race. @param {import("./stage.js").Race} race */
+function show(race) {
+  playRace(race);
+  const { outcome } = race;
+  at("meaning").textContent = meaning(outcome);
+  at("same").replaceChildren(...(link.digest ? fingerprints(outcome, link) : []));
+  for (const listener of listeners) listener(outcome);
+}
+
+/** Runs the race. @param {AbortSignal} signal */
+export const run = async (signal) => show(await measureForm(signal));
+
+/**
+ * Runs the first race of a visit; a recording stays on the stage until then. If the story has few guesses, as on a CPU, a passage is
+ * retold with lookups at any cost.
+ */
 export async function arrive(signal) {
-  const { speculative, options } = await run(signal);
+  await recorded;
+  const quiet = Boolean(raceShown()?.outcome.recorded);
+  let race = await measureForm(signal, { quiet });
+  const { speculative, options } = race.outcome;
   const { num_draft_tokens, num_spec_steps } = speculative.stats;
-  if (expected || num_draft_tokens > num_spec_steps / 2 || options.speculation || options.num_assistant_tokens_schedule) return;
-  fill(PRESETS.retell);
-  await run(signal, { drafter: "lookup", num_assistant_tokens_schedule: "constant" });
+  const hasGuesses = num_draft_tokens > num_spec_steps / 2;
+  if (!hasGuesses && !link.digest && !options.speculation && !options.num_assistant_tokens_schedule) {
+    fill(PRESETS.retell);
+    race = await measureForm(signal, { forced: { drafter: "lookup", num_assistant_tokens_schedule: "constant" }, quiet });
+  }
+  show(race);
+}
+
+/** Returns both fingerprints as elements. @param {import("./outcome.js").Outcome} outcome @param {{ digest: string, from: string }} link */
+function fingerprints({ digest, device }, { digest: theirs, from }) {
+  const row = (who, value) => make("div", {}, make("dt", { textContent: who }), make("dd", {}, make("code", { textContent: readable(value) })));
+  return [
+    make("p", { textContent: sameAs(digest, theirs) }),
+    make("dl", {}, row(`Fingerprint in the link${from && `, from ${from}`}`, theirs), row(`Fingerprint here, on ${device}`, digest)),
+    make("p", { className: "hint", textContent: "A fingerprint is computed from all tokens of a text: one other token changes it." }),
+  ];
 }
 
 /** Stores the statistics of a lane. */
@@ -132,8 +167,8 @@ export function startRace(attempt) {
     at("presets").append(button(title, begin, { dataset: { preset: name, starts: "" } }));
   }
   fill(PRESETS.open);
-  clearStage(PRESETS.open);
-  for (const id of ["prompt", "kind"]) at(id).addEventListener("input", () => ((expected = ""), markPreset()));
+  if (!raceShown()) clearStage(PRESETS.open);
+  for (const id of ["prompt", "kind"]) at(id).addEventListener("input", () => ((link = { digest: "", from: "" }), markPreset()));
   at("drafter").addEventListener("change", () => writeSettings({ drafter: at("drafter").value }));
   at("lookahead").addEventListener("input", () => {
     const count = at("lookahead").value;

@@ -18,8 +18,7 @@ export function pace(seconds) {
 /** Describes the speed. */
 export function paceInWords(speed) {
   if (speed === 1) return "Replayed as it was measured.";
-  const factor = speed < 1 ? 1 / speed : speed;
-  return `Replayed as it was measured, ${factor.toFixed(factor < 10 ? 1 : 0)} times ${speed < 1 ? "slower, so that you can watch" : "faster"}.`;
+  return `Replayed ${speed < 1 ? "slowly" : "faster"}. The clocks show measured times.`;
 }
 
 /** Returns the events of a lane with their times. @param {import("./lane.js").Lane} lane @param {import("./record.js").Recording} recording @param {(string[] | null)[]} rejected */

@@ -7,6 +7,7 @@ import { OPTIONS as DECLARED } from "./options.js";
  * @property {string} name
  * @property {"quick" | "generation" | "loading" | "hub"} group place of the field
  * @property {keyof typeof PARSE} kind
+ * @property {string} [label] in words; without one, the name is the label
  * @property {string} default in words
  * @property {string} hint
  * @property {string} [start] initial text of the field
@@ -23,7 +24,7 @@ const WITHOUT_FIELD = [
 
 /** Differences on this page. @type {Record<string, Partial<Option>>} */
 const OWN = {
-  max_new_tokens: { group: "quick", start: "96" },
+  max_new_tokens: { group: "quick", start: "96", label: "Length in tokens" },
   stop: { more: "One per line; \\n stands for a line break." },
   do_sample: { more: "A chat uses model instead of auto unless temperature, top_k, top_p, min_p or seed is given." },
   logit_bias: { more: 'Example: {"17": -2.5}' },
@@ -97,7 +98,7 @@ export function buildSettings() {
     const field = control(option);
     field.setAttribute("aria-describedby", hint.id);
     field.addEventListener("input", () => acquit(option.name));
-    const label = make("label", { htmlFor: field.id }, make("code", { textContent: option.name }));
+    const label = make("label", { htmlFor: field.id }, option.label ?? make("code", { textContent: option.name }));
     document.getElementById(`options-${option.group}`).append(make("div", { className: "field" }, label, field, hint));
   }
 }

@@ -2,13 +2,13 @@
 import { drawCard } from "./card.js";
 import { at, copy, size } from "./dom.js";
 import { choose } from "./model.js";
-import { headline } from "./outcome.js";
+import { headline, readable } from "./outcome.js";
 import { TALES, spec } from "./pairs.js";
 import { fill, onOutcome, request } from "./race.js";
 import { writeSettings } from "./settings.js";
 
 /** Names in the address that are not options. */
-const OWN = ["model", "file", "assistant", "assistant_file", "prompt", "kind", "text"];
+const OWN = ["model", "file", "assistant", "assistant_file", "prompt", "kind", "text", "from"];
 
 /** @type {import("./outcome.js").Outcome | null} */
 let shown = null;
@@ -38,7 +38,7 @@ export function readAddress() {
   choose(one);
   const options = Object.fromEntries([...values].filter(([name]) => !OWN.includes(name)));
   const kind = values.get("kind") === "chat" ? "chat" : "text";
-  fill({ prompt: values.get("prompt") ?? request().text, kind, digest: values.get("text") ?? "" });
+  fill({ prompt: values.get("prompt") ?? request().text, kind, digest: values.get("text") ?? "", from: values.get("from") ?? "" });
   try {
     writeSettings(options);
   } catch {
@@ -49,28 +49,45 @@ export function readAddress() {
 }
 
 /** Returns the address of an outcome; empty for picked files. @param {import("./outcome.js").Outcome} outcome */
-function addressOf({ spec: one, prompt, kind, options, typed, speculative, digest }) {
+function addressOf({ spec: one, prompt, kind, options, typed, speculative, digest, device }) {
   if (one.id === "files") return "";
   // The seed and the arithmetic, which `auto` may choose differently on another device.
   const { arithmetic } = speculative.stats;
-  const values = { ...modelOut(one), prompt, kind, ...typed, seed: options.seed, arithmetic, text: digest };
+  const values = { ...modelOut(one), prompt, kind, ...typed, seed: options.seed, arithmetic, text: digest, from: device };
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined && value !== ""));
   return `${location.origin}${location.pathname}#race?${query}`;
 }
 
 /** Describes an outcome as a text. @param {import("./outcome.js").Outcome} outcome */
 export function words(outcome) {
-  const { number, words } = headline(outcome);
+  const { number, words, note } = headline(outcome);
   const address = addressOf(outcome);
   return [
     `${number} ${words}`.trim(),
+    note,
     `${outcome.spec.name}, ${outcome.device}`,
     `\u201c${outcome.prompt}\u201d`,
     outcome.speculative.text.trim(),
-    address && `Same text on your device? ${address}`,
+    `Fingerprint of the text: ${readable(outcome.digest)}`,
+    address && `Does your device write the same text? ${address}`,
   ]
     .filter(Boolean)
     .join("\n\n");
+}
+
+/** Returns the card as a file. @returns {Promise<File>} */
+const picture = () =>
+  new Promise((resolve) => at("card").toBlob((/** @type {Blob} */ blob) => resolve(new File([blob], "foretoken.png", { type: "image/png" }))));
+
+/** Opens the device's own dialog, with the picture if it takes one. */
+async function send() {
+  const files = [await picture()];
+  const message = { title: document.title, text: words(shown) };
+  try {
+    await navigator.share(navigator.canShare?.({ files }) ? { ...message, files } : message);
+  } catch (error) {
+    if (error.name !== "AbortError") at("shared").textContent = `It could not be sent: ${error.message}`;
+  }
 }
 
 /** Puts the outcome into the page's address if the race's tab is open. */
@@ -87,7 +104,7 @@ export function startSharing() {
   });
   at("share").addEventListener("click", () => {
     if (!shown) return;
-    drawCard(at("card"), shown);
+    drawCard(at("card"), shown, `${location.host}${location.pathname}`);
     at("card").setAttribute("aria-label", words(shown));
     at("card-words").textContent = words(shown);
     at("shared").textContent = shown.spec.id === "files" ? "The model is only on this device, so there is no address to send." : "";
@@ -96,13 +113,15 @@ export function startSharing() {
   });
   at("copy-address").addEventListener("click", () => copy(addressOf(shown), at("card-words"), at("shared")));
   at("copy-words").addEventListener("click", () => copy(words(shown), at("card-words"), at("shared")));
-  at("save-card").addEventListener("click", () =>
-    at("card").toBlob((/** @type {Blob} */ blob) => {
-      const href = URL.createObjectURL(blob);
-      Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
-      // The browser reads it after the click.
-      setTimeout(() => URL.revokeObjectURL(href), 60_000);
-    }),
-  );
+  // Only some browsers can send to other applications.
+  at("send-card").hidden = !navigator.share;
+  at("copy-address").classList.toggle("primary", !navigator.share);
+  at("send-card").addEventListener("click", send);
+  at("save-card").addEventListener("click", async () => {
+    const href = URL.createObjectURL(await picture());
+    Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
+    // The browser reads it after the click.
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  });
   at("close-card").addEventListener("click", () => at("card-dialog").close());
 }

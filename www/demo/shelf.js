@@ -67,6 +67,14 @@ function row(known) {
   return item;
 }
 
+/** Shows one model first, the others on request. @param {string} id of pairs.js @param {string} why */
+export function showRecommended(id, why) {
+  at("models").append(...at("recommended").children);
+  const item = /** @type {HTMLElement} */ (document.querySelector(`[data-model="${id}"]`));
+  at("recommended").append(item);
+  at("recommended-why").textContent = why;
+}
+
 /** Returns the input for other models: a name, a URL or files. */
 function other() {
   const files = [...at("files").files, ...at("folder").files].filter(({ webkitRelativePath }) => webkitRelativePath.split("/").length <= 2);

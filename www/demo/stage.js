@@ -1,151 +1,119 @@
-/** The stage: two lanes, measured one after the other and replayed together, and the result. */
+/** The stage: two lanes, which replay a race together, and its result. */
 import { at, say } from "./dom.js";
-import { findRejected } from "./guesses.js";
 import { Lane } from "./lane.js";
-import { about, deviceName, lacksGpu } from "./model.js";
-import { digest, figure, headline } from "./outcome.js";
-import { record, repeat, warmUp } from "./record.js";
+import { figure, headline } from "./outcome.js";
 import { SKIP, pace, paceInWords, replay } from "./replay.js";
-import { showHelp } from "./support.js";
 
-const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
-/** Engines after their warm-up. @type {WeakSet<import("../engine.js").Engine>} */
-const warm = new WeakSet();
-/** Milliseconds for which the replay waits for the texts of rejected guesses. */
-const SEARCH = 2500;
-/** Recordings on the stage. */
-let parts = [];
-/** @type {import("./outcome.js").Outcome} */
-let outcome;
+export const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
+/** Matches if the visitor prefers less motion. */
+export const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+/**
+ * @typedef {object} Race
+ * @property {import("./outcome.js").Outcome} outcome
+ * @property {import("./record.js").Recording} plain
+ * @property {import("./record.js").Recording} speculative
+ * @property {(string[] | null)[]} rejected texts of rejected guesses by round; null: unknown
+ */
+
+/**
+ * Returns a race with its outcome.
+ * @param {Omit<import("./outcome.js").Outcome, "plain" | "speculative" | "tokens">} facts @param {Omit<Race, "outcome">} recordings
+ * @returns {Race}
+ */
+export function raceOf(facts, recordings) {
+  const { plain, speculative } = recordings;
+  const tokens = speculative.rounds.flatMap((round) => round.tokens);
+  return { outcome: { ...facts, plain: plain.generation, speculative: speculative.generation, tokens }, ...recordings };
+}
+
+/** The race on the stage. @type {Race | null} */
+let race = null;
 /** Controls the running replay. */
 let show = new AbortController();
-/** Controls the search for rejected guesses. */
-let search = new AbortController();
+/** Fulfils when no replay runs. @type {Promise<unknown>} */
+let playing = Promise.resolve();
 
-/** The initial text of the lanes. */
+/** Returns the race on the stage. */
+export const raceShown = () => race;
+
+/** Waits until no replay runs. An abort ends the wait. @param {AbortSignal} signal */
+export const replayed = (signal) => Promise.race([playing, new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }))]);
+
+/** Returns the text of the lanes at first. */
 const opening = ({ kind, prompt }) => (kind === "text" ? prompt : "");
 
 /** Shows the buttons of a state. @param {"" | "playing" | "done"} state */
 function setState(state) {
   at("outcome").dataset.state = state;
   at("skip").hidden = state !== "playing";
-  at("again").hidden = state !== "done" || calm.matches;
-  at("share").hidden = state !== "done";
+  // The device's own race will replace a recording.
+  const isOwn = state === "done" && !race.outcome.recorded;
+  at("again").hidden = !isOwn || calm.matches;
+  at("share").hidden = !isOwn;
 }
 
 /** Clears the stage. @param {{ kind: string, prompt: string }} begun */
 export function clearStage(begun) {
   show.abort();
-  search.abort();
+  race = null;
   for (const lane of Object.values(lanes)) {
     lane.clear(opening(begun));
     lane.state = "";
   }
-  for (const id of ["start", "why-cpu"]) at(id).hidden = true;
+  for (const id of ["why-cpu", "source"]) at(id).hidden = true;
   setState("");
   for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
 }
 
-/** Measures both lanes. `onRound` is called for each round, `onLane` with a lane's statistics, `onAgain` before a lane is repeated. */
-export async function measure({ engine, prompt, options }, signal, { onRound, onLane, onAgain }) {
-  if (!warm.has(engine)) {
-    say("Getting ready: the first text is not measured, because the device still compiles.");
-    await warmUp(engine, prompt, { ...options, signal });
-    warm.add(engine);
-  }
-  /** @type {Record<string, import("./record.js").Recording>} */
-  const recordings = {};
-  const by = (id) => ({ ...options, ...(id === "plain" && { speculation: "off" }), signal });
-  for (const [id, lane] of Object.entries(lanes)) {
-    say(id === "speculative" ? "Measuring the second: guessing ahead." : "Measuring the first: one token at a time.");
-    lane.state = "measuring";
-    let written = 0;
-    try {
-      recordings[id] = await record(engine, prompt, by(id), (round) => {
-        lane.write(round.tokens);
-        lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens ?? 256);
-        onRound(lane, round, written);
-      });
-      // Both lanes sample with the seed of the first one.
-      options.seed ??= recordings[id].generation.stats.seed ?? undefined;
-      onLane(id, recordings[id].generation.stats);
-    } catch (error) {
-      if (error.detail?.stats) onLane(id, error.detail.stats);
-      throw error;
-    } finally {
-      lane.state = "";
-    }
-  }
-  const counted = await repeat(recordings, (id) => record(engine, prompt, by(id), () => {}));
-  onAgain();
-  for (const [id, { rounds, generation }] of Object.entries(counted)) {
-    let written = 0;
-    for (const round of rounds) onRound(lanes[id], round, (written += round.tokens.length));
-    onLane(id, generation.stats);
-  }
-  return counted;
+/** Describes when and where a race was measured. @param {import("./outcome.js").Outcome} outcome */
+function originOf({ recorded, device, lacksGpu }) {
+  if (recorded) return `Recorded on ${device}: the task \u201c${recorded}\u201d below.`;
+  return `Measured just now on ${device}${lacksGpu ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
 }
 
-/** Shows what was measured: the replay, which is not waited for, then the number. @returns {Promise<import("./outcome.js").Outcome>} */
-export async function present(race, { plain, speculative }, signal) {
-  const { spec, text, kind, options, typed } = race;
-  const rejected = speculative.rounds.map(() => null);
-  parts = [
+/** Shows a race: the replay, or the texts if the visitor prefers less motion; then the number. @param {Race} next */
+export function playRace(next) {
+  const { outcome, plain, speculative, rejected } = next;
+  clearStage(outcome);
+  race = next;
+  show = new AbortController();
+  at("source").hidden = !outcome.recorded;
+  at("measured-on").textContent = outcome.recorded ? originOf(outcome) : "";
+  if (calm.matches) {
+    for (const [id, { rounds }] of Object.entries({ plain, speculative })) {
+      const tokens = rounds.flatMap((round) => round.tokens);
+      lanes[id].write(tokens);
+      lanes[id].count(tokens.length, null, tokens.length);
+    }
+    if (!outcome.recorded) say("Measured one after the other.", true);
+    conclude();
+    return;
+  }
+  const speed = pace(Math.max(...[plain, speculative].map(({ rounds }) => rounds.at(-1)?.seconds ?? 0)));
+  if (!outcome.recorded) say(paceInWords(speed));
+  setState("playing");
+  const parts = [
     { lane: lanes.plain, recording: plain, rejected: [] },
     { lane: lanes.speculative, recording: speculative, rejected },
   ];
-  outcome = {
-    spec,
-    prompt: text,
-    kind,
-    options,
-    typed,
-    device: deviceName(about.device),
-    plain: plain.generation,
-    speculative: speculative.generation,
-    tokens: speculative.rounds.flatMap(({ tokens }) => tokens),
-    digest: digest(speculative.generation.token_ids),
-  };
-  if (calm.matches) {
-    say("Measured one after the other.", true);
-    conclude();
-  } else {
-    search = new AbortController();
-    const finding = findRejected(rejected, race, speculative, AbortSignal.any([signal, search.signal])).catch(() => {});
-    say("Measured. Finding the words of the wrong guesses.");
-    await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, SEARCH))]);
-    // The search ends before the replay begins.
-    search.abort();
-    play();
-  }
-  return outcome;
-}
-
-/** Plays the recordings on the stage. */
-async function play() {
-  show.abort();
-  show = new AbortController();
-  const speed = pace(Math.max(...parts.map(({ recording }) => recording.rounds.at(-1)?.seconds ?? 0)));
-  say(paceInWords(speed));
-  setState("playing");
-  if (await replay(parts, opening(outcome), speed, show.signal)) conclude();
+  playing = replay(parts, opening(outcome), speed, show.signal).then((ended) => ended && conclude());
 }
 
 function conclude() {
-  for (const { lane, recording } of parts) {
+  const { outcome, ...recordings } = race;
+  for (const [id, lane] of Object.entries(lanes)) {
     lane.state = "done";
-    lane.speed(recording.generation.stats.times.tokens_per_second);
+    lane.speed(recordings[id].generation.stats.times.tokens_per_second);
   }
   const shown = headline(outcome);
-  const { number, words } = shown;
+  const { number, words, note = "" } = shown;
   at("ratio").textContent = figure(shown);
   at("claim").textContent = number ? words.replace(/^times /, "") : words;
-  at("measured-on").textContent = `Measured just now on ${outcome.device}${lacksGpu() ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
-  at("why-cpu").hidden = !lacksGpu();
+  at("measured-on").textContent = `${note} ${originOf(outcome)}`.trim();
+  at("why-cpu").hidden = !outcome.lacksGpu;
   setState("done");
 }
 
 at("skip").addEventListener("click", () => show.abort(SKIP));
-at("again").addEventListener("click", () => play());
-at("why-cpu").addEventListener("click", showHelp);
+at("again").addEventListener("click", () => playRace(race));

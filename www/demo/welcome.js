@@ -11,7 +11,7 @@ function reluctance() {
 }
 
 /** Fulfils when the page is visible. */
-function seen() {
+export function seen() {
   return /** @type {Promise<void>} */ (
     new Promise((resolve) => {
       const look = () => {
@@ -29,13 +29,10 @@ function seen() {
 export async function welcome({ waits }, begin) {
   at("start").addEventListener("click", begin);
   const reason = waits || reluctance();
-  if (reason) {
+  if (!reason) await seen();
+  if (reason || at("race").hidden) {
     // The button is visible in every tab.
     at("race").querySelector(".status").textContent = reason;
     at("start").hidden = false;
-    return;
-  }
-  await seen();
-  // Not if the visitor is in another tab or has begun.
-  if (document.body.dataset.state === "idle" && !at("race").hidden) begin();
+  } else if (document.body.dataset.state === "idle") begin();
 }

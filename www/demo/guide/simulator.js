@@ -1,16 +1,14 @@
-/** The simulator's tab: gains of speculation from given or measured latencies. */
-import { at, make, say } from "./dom.js";
+/** The simulator's page: gains of speculation from given or measured latencies. */
+import "../policy.js";
+import { at, make } from "../dom.js";
 import { measureLatencies } from "./latencies.js";
-import { chosen } from "./model.js";
 import { PAIRS } from "./paper.js";
 import init, { simulateCell, simulateHeatmaps } from "./simulate.js";
-import { attempt } from "./turn.js";
 
-const sliders = /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("#simulator input")]);
+const sliders = /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("#sliders input")]);
 const ms = (value) => `${Number(value.toPrecision(3))} ms`;
 const times = (ratio) => `${ratio.toFixed(2)} times`;
 
-let ready;
 let frame = 0;
 let styled = false;
 /** Matches if two heatmaps do not fit side by side. */
@@ -80,13 +78,26 @@ function set(setting) {
   redraw();
 }
 
-/** Replaces the paper's numbers by measurements on this device. */
-async function measureHere(signal) {
-  say("Measuring the pair on this device.");
-  const measured = await measureLatencies(signal);
-  set(measured);
-  at("sim-pair").value = "";
-  say(`Measured here, ${chosen().name}: target ${ms(measured.target)}, drafter ${ms(measured.drafter)}, acceptance ${measured.acceptance.toFixed(2)}.`, true);
+/** The running measurement. @type {AbortController | null} */
+let measuring = null;
+
+/** Replaces the paper's numbers by measurements on this device. During a measurement it ends the measurement. */
+async function measureHere() {
+  if (measuring) return measuring.abort();
+  measuring = new AbortController();
+  const [status, start] = [at("sim-status"), at("sim-here")];
+  status.textContent = "Measuring the toy models on this device.";
+  start.textContent = "Stop";
+  try {
+    const measured = await measureLatencies(measuring.signal);
+    set(measured);
+    at("sim-pair").value = "";
+    status.textContent = `Measured here: target ${ms(measured.target)}, drafter ${ms(measured.drafter)}, acceptance ${measured.acceptance.toFixed(2)}.`;
+  } catch (error) {
+    status.textContent = error.code === "aborted" ? "Stopped." : error.message;
+  }
+  start.textContent = "Measure this device";
+  measuring = null;
 }
 
 function choosePair() {
@@ -94,27 +105,20 @@ function choosePair() {
   if (at("sim-pair").value && pair) set(pair);
 }
 
-/** Draws when the tab is first shown. */
-export function openSimulator() {
-  if (ready) return;
-  ready = init().then(
-    () => {
-      const soon = () => (frame ||= requestAnimationFrame(redraw));
-      for (const slider of sliders) {
-        slider.addEventListener("input", soon);
-        // Hundreds of cells, so only after the last move of the slider.
-        slider.addEventListener("change", map);
-      }
-      narrow.addEventListener("change", map);
-      at("sim-pair").append(...PAIRS.map(({ name }, i) => make("option", { value: String(i), textContent: name })));
-      at("sim-pair").addEventListener("change", choosePair);
-      at("sim-here").addEventListener("click", () => attempt(measureHere));
-      redraw();
-      map();
-    },
-    (error) => {
-      ready = undefined;
-      at("simulated").textContent = `The simulator could not be loaded: ${error.message}`;
-    },
-  );
+try {
+  await init();
+  const soon = () => (frame ||= requestAnimationFrame(redraw));
+  for (const slider of sliders) {
+    slider.addEventListener("input", soon);
+    // Hundreds of cells, so only after the last move of the slider.
+    slider.addEventListener("change", map);
+  }
+  narrow.addEventListener("change", map);
+  at("sim-pair").append(...PAIRS.map(({ name }, i) => make("option", { value: String(i), textContent: name })));
+  at("sim-pair").addEventListener("change", choosePair);
+  at("sim-here").addEventListener("click", measureHere);
+  redraw();
+  map();
+} catch (error) {
+  at("simulated").textContent = `The simulator could not be loaded: ${error.message}`;
 }
