@@ -16,6 +16,7 @@ const PAGES = {
   "docs/device-or-server.md": ["device-or-server", "Device or server"],
   "docs/servers.md": ["servers", "Targets on servers"],
   "docs/deploy.md": ["deploy", "Deploy"],
+  "docs/frameworks.md": ["frameworks", "Frameworks"],
   "docs/csp.md": ["csp", "CSP"],
   "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],
   "docs/program.md": ["program", "The program"],
@@ -29,7 +30,7 @@ const PAGES = {
   "benches/README.md": ["measured", "Measured"],
   "ARCHITECTURE.md": ["architecture", "Architecture"],
 };
-const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg"];
+const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg", "docs/passes.svg"];
 
 /** Returns a heading's anchor as on repository hosts, so that links work in both places. */
 const anchor = (/** @type {string} */ text) =>
