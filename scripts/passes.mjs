@@ -93,7 +93,7 @@ for (const [i, { passes }] of answers.entries()) {
 const legend = bottom + 30;
 parts.push(
   box(MARGIN, legend - 12, 22, 15, "draft"),
-  write(MARGIN + 30, legend, "drafted by the small model and verified by the large one", "quiet"),
+  write(MARGIN + 30, legend, "drafted by the draft model and verified by the target (the tales pair)", "quiet"),
   box(WIDTH - MARGIN - 150, legend - 9, 16, 8, "pass"),
   write(WIDTH - MARGIN, legend, "one forward pass", "quiet", "end"),
 );
