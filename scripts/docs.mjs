@@ -13,6 +13,7 @@ const CHAPTERS = {
     "docs/json.md": ["json", "JSON"],
     "docs/tools.md": ["tools", "Tools"],
     "docs/deploy.md": ["deploy", "Deploy"],
+    "docs/frameworks.md": ["frameworks", "Frameworks"],
     "docs/csp.md": ["csp", "CSP"],
     "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],
     "www/api.ts": ["reference", "Reference"],
@@ -39,7 +40,7 @@ const CHAPTERS = {
   },
 };
 const PAGES = Object.assign({}, ...Object.values(CHAPTERS));
-const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg"];
+const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg", "docs/passes.svg"];
 /** Maximum number of a document's sections in the sidebar. */
 const SECTIONS = 20;
 

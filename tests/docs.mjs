@@ -6,7 +6,8 @@
 //   sh        by bash, if its commands are foretoken's; commands of npm, npx and cargo set up a project
 //   rust      by cargo test --doc
 //   ts, jsx   is only compiled; a block without a language is a picture
-// A block with a file name after its language (json person.json) becomes that file for the following blocks. Text after → in a comment
+// A block with a file name after its language (json person.json) becomes that file for the following blocks; one that names a file of
+// examples/ must be a part of it, and is run by the tests of the examples. Text after → in a comment
 // must be printed, in that order. Models come from a Hub that has the tales draft model under every name.
 import { deepEqual, equal, ok } from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -69,6 +70,9 @@ writeFileSync(hub, named.replace('"https://huggingface.co"', JSON.stringify(url)
 run("cargo", ["build", "--release", "--bin", "foretoken", "--examples"], { cwd: root });
 const program = join(process.env.CARGO_TARGET_DIR ?? join(root, "target"), "release");
 const env = { ...process.env, XDG_RUNTIME_DIR: tmpdir(), HF_ENDPOINT: url, HF_HOME: scratch, PATH: `${program}${delimiter}${process.env.PATH}` };
+
+/** True for a block that shows a part of an example. */
+const isPart = ({ file }) => file?.startsWith("examples/");
 
 /** Checks that a block printed what its comments say. */
 function printed(code, text) {
@@ -156,8 +160,9 @@ const RUN = {
 test("the documents' code compiles", () => {
   const files = [];
   for (const [i, document] of DOCUMENTS.entries()) {
-    for (const { language, code, index } of blocks(document)) {
-      if (!["js", "ts"].includes(language)) continue;
+    for (const block of blocks(document)) {
+      const { language, code, index } = block;
+      if (!["js", "ts"].includes(language) || isPart(block)) continue;
       const file = `docs-${i}-${index}.${language}`;
       // The compiler cannot resolve the page's address.
       writeFileSync(join(folder, file), code.replace('"/node_modules/foretoken/dist/engine.js"', '"foretoken"'));
@@ -185,6 +190,10 @@ describe("the documents' code runs", { concurrency: 2 }, () => {
       const name = document.replace(/\W/g, "");
       const own = { name, path: `/pages/${name}`, context: await browser.newContext() };
       for (const block of blocks(document)) {
+        if (isPart(block)) {
+          ok(readFileSync(join(root, block.file), "utf8").includes(block.code), `${block.file} has no\n${block.code}`);
+          continue;
+        }
         const run = RUN[block.language];
         ok(run, `nobody knows how to run ${block.language}`);
         if (block.file) writeFileSync(join(scratch, block.file), block.code);

@@ -1,7 +1,7 @@
 // The packed package in the projects of examples/, built as their readers build them; other origins, pages that share.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { promisify } from "node:util";
 import { chromium } from "playwright-core";
@@ -24,12 +24,14 @@ let folder, installed, context, written;
 const ours = join(root, "node_modules", ".bin");
 const servers = [];
 const inside = (...path) => join(folder, ...path);
+/** The programs of an installed Vite. Several versions have one name in `installed`. */
+const vite = (version) => inside("node_modules", version, "bin");
 
 export const before = async () => {
   folder = examples();
   installed = inside("node_modules", ".bin");
   // A model that lies here, a shorter text, and a word when it is written.
-  for (const [name, file = "main.js"] of [
+  for (const [name, file = "main.js", engine = file] of [
     ["plain"],
     ["cdn", "index.html"],
     ["vite"],
@@ -39,14 +41,16 @@ export const before = async () => {
     ["extension"],
     ["next", "app/page.js"],
     ["ai-sdk-react", "main.jsx"],
+    ["vue", "App.vue"],
+    ["sveltekit", "src/routes/+page.svelte"],
+    ["nuxt", "app/app.vue"],
+    ["angular", "src/main.ts"],
+    ["service-worker"],
+    ["hot-reload", "main.js", "engine.js"],
   ]) {
-    const code = readFileSync(inside(name, file), "utf8");
-    const changed = code
-      .replace(/"(HuggingFaceTB|QuantFactory)\/[^"]*"/g, '"/draft/"')
-      .replace(/(max_new_tokens|max_tokens|maxOutputTokens): \d+/, "$1: 24")
-      .replace(/^( *)for await .*$/m, '$&\n$1document.title = "written";');
-    check(changed.includes('"/draft/"'), `${name} loads no model`);
-    writeFileSync(inside(name, file), changed);
+    change(inside(name, engine), /"(HuggingFaceTB|QuantFactory)\/[^"]*"/g, '"/draft/"');
+    change(inside(name, file), /(max_new_tokens|max_tokens|maxOutputTokens): \d+/, "$1: 24");
+    if (name !== "ai-sdk-react") change(inside(name, file), /^( *)for await .*$/m, '$&\n$1document.title = "written";');
   }
   context = await browser.newContext();
 };
@@ -73,11 +77,36 @@ async function serve(folders, { policy, ...headers } = {}, arrived) {
   return url;
 }
 
+/** Replaces text of a file. */
+function change(file, from, to) {
+  const text = readFileSync(file, "utf8");
+  const changed = text.replace(from, to);
+  check(changed !== text, `${file} has no ${from}`);
+  writeFileSync(file, changed);
+}
+
+/** Starts Vite's development server for an example, and returns its address. */
+async function develop(name) {
+  const server = await createServer({
+    root: inside(name),
+    configFile: false,
+    logLevel: "warn",
+    publicDir: join(root, "models", "tales"),
+    server: { host: "localhost", fs: { strict: false } },
+  });
+  servers.push(server);
+  await server.listen();
+  return server.resolvedUrls.local[0];
+}
+
 /** Runs a program of an installed package in an example's folder. */
 async function run(name, bin, program, ...args) {
   // Builds for production must not see the environment of the tests.
   const { NODE_ENV, ...env } = process.env;
-  await promisify(execFile)(join(bin, program), args, { cwd: inside(name), env: { ...env, NEXT_TELEMETRY_DISABLED: "1" } }).catch(({ stdout, stderr }) => {
+  await promisify(execFile)(join(bin, program), args, {
+    cwd: inside(name),
+    env: { ...env, NEXT_TELEMETRY_DISABLED: "1", NUXT_TELEMETRY_DISABLED: "1", NG_CLI_ANALYTICS: "false" },
+  }).catch(({ stdout, stderr }) => {
     throw new Error(stdout + stderr);
   });
 }
@@ -104,12 +133,17 @@ async function write(address, within, look) {
     broken,
     page.errors.length ? Promise.reject(new Error(page.errors[0])) : broken,
   ]);
+  // Frameworks show the last piece in a frame after it came.
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
   const text = await page.textContent("#text");
   check(text, "no text");
   equal(text, (written ??= text), "text");
-  await look?.();
+  await look?.(page);
   await page.close();
 }
+
+/** Checks that a page was rendered, and that no model wrote into it. */
+const empty = (name, ...built) => check(readFileSync(inside(name, ...built, "index.html"), "utf8").includes('<pre id="text"></pre>'), `${name}: no empty text`);
 
 /** Why an engine does not come to be, in a page of this address. */
 async function refusal(address, module, options) {
@@ -429,20 +463,31 @@ export const tests = {
   },
 
   async "Vite's development server runs it without configuration"() {
-    const server = await createServer({
-      root: inside("vite"),
-      configFile: false,
-      logLevel: "warn",
-      publicDir: join(root, "models", "tales"),
-      server: { host: "localhost", fs: { strict: false } },
-    });
-    servers.push(server);
-    await server.listen();
-    await write(server.resolvedUrls.local[0]);
+    await write(await develop("vite"));
+  },
+
+  async "a hot update keeps the engine; an update of the engine's own file closes it"() {
+    const page = await visit(await develop("hot-reload"));
+    const written = () => page.waitForFunction(() => document.title === "written");
+    const update = async (file, from, to) => {
+      await page.evaluate(() => (document.title = "an update"));
+      change(inside("hot-reload", file), from, to);
+      await written();
+    };
+    await written();
+    // Kept unless the page is reloaded.
+    await page.evaluate(() => (globalThis.first = workers[0]));
+    await update("main.js", "France", "Spain");
+    check((await page.textContent("#text")).startsWith("What is the capital of Spain?\n"), "the update was not shown");
+    equal(await page.evaluate(() => [workers.length, workers[0] === first]), [1, true], "workers, and whether the first is left");
+    await update("engine.js", "{ signal", "{ max_context: 512, signal");
+    equal(await page.evaluate(() => [workers.length, workers[0] === first]), [1, false], "workers, and whether the first is left");
+    equal(page.errors, [], "errors");
+    await page.close();
   },
 
   async "Vite 7 builds it"() {
-    await run("vite", installed, "vite", "build", "--outDir", "dist7");
+    await run("vite", vite("vite7"), "vite.js", "build", "--outDir", "dist7");
     await write(`${await serve([inside("vite", "dist7")], { policy: STRICT })}/`);
   },
 
@@ -471,6 +516,53 @@ export const tests = {
       await run("next", installed, "next", "build", bundler);
       await write(`${await serve([inside("next", "out")])}/`);
     }
+  },
+
+  async "Vite builds a Vue app"() {
+    await run("vue", vite("vite"), "vite.js", "build");
+    await write(`${await serve([inside("vue", "dist")], { policy: STRICT })}/`);
+  },
+
+  async "SvelteKit renders the page without the engine, which then runs under SvelteKit's own policy"() {
+    await run("sveltekit", vite("vite"), "vite.js", "build");
+    empty("sveltekit", "build");
+    check(readFileSync(inside("sveltekit", "build", "index.html"), "utf8").includes("'wasm-unsafe-eval' 'sha256-"), "no policy");
+    await write(`${await serve([inside("sveltekit", "build")])}/`);
+  },
+
+  async "Nuxt renders the page without the engine"() {
+    await run("nuxt", installed, "nuxt", "generate");
+    empty("nuxt", ".output", "public");
+    await write(`${await serve([inside("nuxt", ".output", "public")])}/`);
+  },
+
+  async "Angular builds it"() {
+    mkdirSync(inside("angular", "node_modules"));
+    symlinkSync(inside("node_modules", "foretoken"), inside("angular", "node_modules", "foretoken"), "junction");
+    await run("angular", installed, "architect", "app:build");
+    await write(`${await serve([inside("angular", "dist", "browser")], { policy: STRICT })}/`);
+  },
+
+  async "a service worker keeps the app, and the engine the model: both work without the server"() {
+    await run("service-worker", vite("vite"), "vite.js", "build");
+    // Such a worker answers for its address as long as its context lasts.
+    const own = await browser.newContext();
+    const address = `${await serve([inside("service-worker", "dist")], { policy: STRICT })}/`;
+    await write(address, own, async (page) => {
+      const kept = await page.evaluate(async () => {
+        await navigator.serviceWorker.ready;
+        const all = [];
+        for (const name of await caches.keys()) all.push(...(await (await caches.open(name)).keys()).map(({ url }) => url));
+        return all;
+      });
+      equal(kept.filter((url) => url.includes("foretoken_bg")).length, 1, "kept modules of the engine");
+      equal(kept.filter((url) => url.includes("/draft/")).length, 0, "kept files of the model");
+    });
+    const server = servers.pop();
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    await write(address, own);
+    await own.close();
   },
 
   async "a chat of the AI SDK in React answers"() {
