@@ -13,8 +13,8 @@ impl Random {
         self.0 as usize % most
     }
 
-    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
     }
 }
 
@@ -46,7 +46,7 @@ fn odd_value(random: &mut Random) -> String {
         "{\"type\":\"grammar\",\"grammar\":\"start: x\"}",
         &deep,
     ];
-    (*random.one(&odd)).to_owned()
+    random.one(&odd).to_owned()
 }
 
 const FIELDS: [&str; 26] = [
@@ -92,7 +92,7 @@ fn odd_body(random: &mut Random) -> Vec<u8> {
 /// Returns the bytes of a request that is broken in some way, and whether its end is missing.
 fn broken(random: &mut Random) -> (Vec<u8>, bool) {
     let paths = ["/v1/chat/completions", "/v1/completions", "/v1/embeddings"];
-    let mut path = (*random.one(&paths)).to_owned();
+    let mut path = random.one(&paths).to_owned();
     let (mut method, mut host, mut headers) = ("POST", "localhost", String::new());
     let mut body = odd_body(random);
     match random.below(9) {
@@ -102,34 +102,27 @@ fn broken(random: &mut Random) -> (Vec<u8>, bool) {
             body[at] = 0x80 + random.below(128) as u8;
         }
         2 => {
-            path = (*random.one(&[
-                "/",
-                "/v1",
-                "/v1/models/%ff%",
-                "//",
-                "/v1/chat/completions/",
-                "*",
-                "/%00",
-                "/v1/\u{e9}",
-            ]))
-            .to_owned()
+            path = random
+                .one(&["/", "/v1", "/v1/models/%ff%", "//", "/v1/chat/completions/", "*", "/%00", "/v1/\u{e9}"])
+                .to_owned()
         }
         3 => method = random.one(&["GET", "PUT", "HEAD", "OPTIONS", "TRACE", "CONNECT", "P\u{0}ST", ""]),
         4 => host = random.one(&["", "evil.example", "a b", "localhost:99999", "[::1", "localhost@x", "\u{e9}"]),
         5 => {
-            headers = (*random.one(&[
-                "Authorization: Bearer\r\n",
-                "Content-Type: text/plain\r\n",
-                "Origin: null\r\n",
-                "Expect: 100-continue\r\n",
-                "Content-Encoding: gzip\r\n",
-                "Transfer-Encoding: chunked\r\n",
-                "Upgrade: h2c\r\n",
-                "no colon\r\n",
-                ": empty\r\n",
-                "X: \u{0}\r\n",
-            ]))
-            .to_owned();
+            headers = random
+                .one(&[
+                    "Authorization: Bearer\r\n",
+                    "Content-Type: text/plain\r\n",
+                    "Origin: null\r\n",
+                    "Expect: 100-continue\r\n",
+                    "Content-Encoding: gzip\r\n",
+                    "Transfer-Encoding: chunked\r\n",
+                    "Upgrade: h2c\r\n",
+                    "no colon\r\n",
+                    ": empty\r\n",
+                    "X: \u{0}\r\n",
+                ])
+                .to_owned();
             headers += &"X-Many: 1\r\n".repeat(random.below(150));
         }
         6 => body = (0..random.below(200)).map(|_| random.below(256) as u8).collect(),
