@@ -15,6 +15,7 @@ const PAGES = {
   "docs/drafters.md": ["drafters", "Drafters"],
   "docs/device-or-server.md": ["device-or-server", "Device or server"],
   "docs/servers.md": ["servers", "Targets on servers"],
+  "docs/serve.md": ["serve", "A server with OpenAI's API"],
   "docs/deploy.md": ["deploy", "Deploy"],
   "docs/csp.md": ["csp", "CSP"],
   "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],

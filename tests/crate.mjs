@@ -56,7 +56,10 @@ test("the packed crates build, documentation with them; the program says how to 
   run("cargo", ["test", "--doc", "--locked", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], library);
   run("cargo", ["build", "--locked", ...common], library);
   // The crates that were just packed, in place of those that are published.
-  const patches = ["foretoken", "foretoken-serve", "foretoken-simulate"].flatMap((name) => ["--config", `patch.crates-io.${name}.path=${JSON.stringify(packed(name))}`]);
+  const patches = ["foretoken", "foretoken-serve", "foretoken-simulate"].flatMap((name) => [
+    "--config",
+    `patch.crates-io.${name}.path=${JSON.stringify(packed(name))}`,
+  ]);
   run("cargo", ["build", ...common, ...patches], packed("foretoken-cli"));
   const program = `foretoken${process.platform === "win32" ? ".exe" : ""}`;
   const built = join(metadata.target_directory, "release", program);

@@ -1,27 +1,22 @@
 // `foretoken serve` as its clients use it: the npm packages openai and ai, and the Python package openai.
 import { deepEqual, equal, match, ok, rejects } from "node:assert/strict";
-import { execFile, spawn, spawnSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { output, root } from "./consumer.mjs";
+import { root } from "./consumer.mjs";
 import { installed } from "./examples.mjs";
+import { NO_PYTHON, python, startServer } from "./serving.mjs";
 
 const KEY = "secret-1";
-const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
-const program = join(target, "release", process.platform === "win32" ? "foretoken.exe" : "foretoken");
 const models = ["target", "draft"].map((name) => join(root, "models", "tales", name));
-const flags = ["--json", "--device", "cpu", "--port", "0", "--model", models[0], "--assistant-model", models[1], "--model", models[1]];
-const server = spawn(program, ["serve", ...flags], { env: { ...process.env, FORETOKEN_API_KEY: KEY }, stdio: ["ignore", "pipe", "inherit"] });
+const flags = ["--model", models[0], "--assistant-model", models[1], "--model", models[1]];
+const { server, line, url } = await startServer(flags, { ...process.env, FORETOKEN_API_KEY: KEY });
 const ended = once(server, "exit");
 after(() => server.kill("SIGKILL"));
-const [line] = await once(createInterface({ input: server.stdout }), "line");
-const { url } = JSON.parse(line);
 
 const packages = createRequire(join(installed(), "package.json"));
 /** Imports a package as a module of the examples' folder does. */
@@ -98,13 +93,9 @@ else:
 print("done")
 `;
 
-const hasVenv = spawnSync("python3", ["-c", "import ensurepip, venv"]).status === 0;
-test("openai of Python", { skip: hasVenv ? false : "Python has no venv: on Debian, apt-get install python3-venv" }, async () => {
-  const folder = join(target, "python");
-  const python = join(folder, "bin", "python");
-  if (!existsSync(python)) output("python3", ["-m", "venv", folder]);
-  output(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "openai==3.57.0"]);
-  const { stdout } = await promisify(execFile)(python, ["-c", PYTHON, url, KEY]);
+const interpreter = python();
+test("openai of Python", { skip: interpreter ? false : NO_PYTHON }, async () => {
+  const { stdout } = await promisify(execFile)(interpreter, ["-c", PYTHON, url, KEY]);
   equal(stdout.trim(), "done");
 });
 

@@ -27,7 +27,7 @@ use foretoken::{Error, LoadOptions, Result};
 use serde_json::json;
 use std::io::{self, Write};
 use tokio::runtime::Builder;
-use tokio::signal;
+use tokio::sync::watch;
 
 /// Serves until Ctrl-C; a second one ends the requests in progress. Reports the address on stderr, or with `json` as one object on
 /// stdout.
@@ -52,30 +52,16 @@ pub fn serve(mut flags: ServeFlags, options: LoadOptions, json: bool) -> Result<
         if flags.api_key.is_none() && !address.ip().is_loopback() {
             eprintln!("warning: other machines can use this server without a key; --api-key sets one");
         }
-        server.serve(interrupted(), interrupted()).await;
+        let (interrupts, count) = watch::channel(0);
+        // If this fails, Ctrl-C ends the program, as without a handler.
+        let _ = ctrlc::set_handler(move || interrupts.send_modify(|count| *count += 1));
+        let interrupted = |least| {
+            let mut count = count.clone();
+            async move { drop(count.wait_for(|count| *count >= least).await) }
+        };
+        server.serve(interrupted(1), interrupted(2)).await;
         Ok(())
     })
-}
-
-/// Waits for Ctrl-C, or on Unix for the signal that asks a program to end.
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use std::future::poll_fn;
-        use std::task::Poll;
-        let kinds = [signal::unix::SignalKind::interrupt(), signal::unix::SignalKind::terminate()];
-        // If this fails, the signals end the program, as without a handler.
-        let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal::unix::signal(kind).ok()).collect();
-        poll_fn(|context| match signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
-    }
-    #[cfg(not(unix))]
-    if signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 #[cfg(test)]

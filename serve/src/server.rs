@@ -9,8 +9,7 @@ use crate::reply::{self, ApiResponse, not_allowed};
 use crate::request::Fields;
 use crate::{chat, completions, embeddings};
 use foretoken::{Error, LoadOptions, Result};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
     HeaderValue, ORIGIN, VARY,
@@ -24,7 +23,7 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -228,20 +227,30 @@ impl App {
     ///
     /// # Errors
     /// Status 413 if it is too large, 408 if it takes too long, 400 if it breaks off.
-    async fn body(&self, body: Incoming) -> Result<Vec<u8>, ApiError> {
-        let whole = timeout(self.patience, Limited::new(body, self.max_bytes).collect()).await;
-        let whole = whole.map_err(|_| {
+    async fn body(&self, mut body: Incoming) -> Result<Vec<u8>, ApiError> {
+        let too_large = || {
+            let message = format!("a request may have {} bytes (--max-request-bytes)", self.max_bytes);
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message)
+        };
+        if body.size_hint().lower() > self.max_bytes as u64 {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::new();
+        let reading = async {
+            while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                let frame = frame.map_err(|error| ApiError::bad_json(format!("it broke off ({error})")))?;
+                bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| &data[..]));
+                if bytes.len() > self.max_bytes {
+                    return Err(too_large());
+                }
+            }
+            Ok(())
+        };
+        timeout(self.patience, reading).await.map_err(|_| {
             let message = format!("the body took more than {} seconds", self.patience.as_secs());
             ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", message)
-        })?;
-        match whole {
-            Ok(whole) => Ok(whole.to_bytes().into()),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let message = format!("a request may have {} bytes (--max-request-bytes)", self.max_bytes);
-                Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message))
-            }
-            Err(error) => Err(ApiError::bad_json(format!("it broke off ({error})"))),
-        }
+        })??;
+        Ok(bytes)
     }
 }
 
