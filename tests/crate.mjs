@@ -21,7 +21,7 @@ const packages = join(metadata.target_directory, "package");
 /** The published crates: maximum packed size in bytes, and contents. crates.io accepts 10 MB. */
 const CRATES = [
   { name: "foretoken", most: 471_000, contents: ["build.rs", "docs", "shaders", "src"] },
-  { name: "foretoken-serve", most: 50_000, contents: ["src"] },
+  { name: "foretoken-serve", most: 52_000, contents: ["src"] },
   { name: "foretoken-simulate", most: 40_000, contents: ["src"] },
   { name: "foretoken-cli", most: 80_000, contents: ["program.md", "src"] },
 ];

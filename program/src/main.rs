@@ -91,7 +91,7 @@ fn main() -> ExitCode {
             ProgramCommand::Chat(args) => chat::run(&args, json).await,
             ProgramCommand::Embed(args) => args.run_command(json).await,
             ProgramCommand::Score(args) => args.run_command(json).await,
-            ProgramCommand::Serve(args) => Ok(args.run_command(json)?),
+            ProgramCommand::Serve(args) => args.run_command(json),
             ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
             ProgramCommand::Bench(args) => bench::run(&args, json).await,
             ProgramCommand::Measure(args) => measure::run(&args, json).await,

@@ -1,7 +1,7 @@
 //! `foretoken serve`: a server with OpenAI's API.
 
+use super::Failure;
 use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
-use foretoken::Result;
 use foretoken_serve::ServeFlags;
 
 /// Server and loading of its models.
@@ -18,8 +18,8 @@ pub(super) struct ServeArgs {
 }
 
 impl ServeArgs {
-    pub fn run_command(&self, json: bool) -> Result<()> {
+    pub fn run_command(&self, json: bool) -> Result<(), Failure> {
         let options = self.parallel.set(self.device.set(self.capacity.options()?)?)?;
-        foretoken_serve::serve(self.server.clone(), options, json)
+        Ok(foretoken_serve::serve(&self.server, options, json)?)
     }
 }

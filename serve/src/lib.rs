@@ -34,7 +34,8 @@ use tokio::sync::watch;
 ///
 /// # Errors
 /// As [`ApiServer::bind`].
-pub fn serve(mut flags: ServeFlags, options: LoadOptions, json: bool) -> Result<()> {
+pub fn serve(flags: &ServeFlags, options: LoadOptions, json: bool) -> Result<()> {
+    let mut flags = flags.clone();
     flags.api_key = flags.api_key.or_else(|| std::env::var("FORETOKEN_API_KEY").ok());
     let failed = |error: io::Error| Error::Internal { reason: format!("no runtime for the server: {error}") };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -53,8 +54,8 @@ pub fn serve(mut flags: ServeFlags, options: LoadOptions, json: bool) -> Result<
             eprintln!("warning: other machines can use this server without a key; --api-key sets one");
         }
         let (interrupts, count) = watch::channel(0);
-        // If this fails, Ctrl-C ends the program, as without a handler.
-        let _ = ctrlc::set_handler(move || interrupts.send_modify(|count| *count += 1));
+        ctrlc::set_handler(move || interrupts.send_modify(|count| *count += 1))
+            .map_err(|error| Error::Internal { reason: format!("Ctrl-C cannot be handled: {error}") })?;
         let interrupted = |least| {
             let mut count = count.clone();
             async move { drop(count.wait_for(|count| *count >= least).await) }
