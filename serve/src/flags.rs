@@ -28,7 +28,7 @@ pub struct ServeFlags {
     /// Key that requests must have; FORETOKEN_API_KEY sets it too [default: none is required]
     #[arg(long, value_name = "KEY")]
     pub api_key: Option<String>,
-    /// Origin whose pages may use the server, such as https://example.com [may be repeated]
+    /// Origin (scheme://host, or scheme://host:port) whose pages may use the server [may be repeated]
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
     /// Name in the Host header that is accepted, in addition to localhost and the address of the server [may be repeated]
