@@ -36,7 +36,7 @@ impl Access {
         };
         let host = authority.host().to_ascii_lowercase();
         let literal: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-        if literal == Some(local) || self.hosts.contains(&host) {
+        if literal == Some(local.to_canonical()) || self.hosts.contains(&host) {
             return Ok(());
         }
         let message = format!("the host {host} is not served here: start the server with --allowed-host {host}");

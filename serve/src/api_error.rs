@@ -85,7 +85,8 @@ impl From<Error> for ApiError {
             Error::ContextFull { .. } => Some("messages".into()),
             _ => None,
         };
-        let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
+        let is_passing = matches!(error, Error::Aborted { .. } | Error::Overloaded { .. });
+        let retry_after = is_passing.then_some(RETRY_AFTER);
         Self { status, message: error.to_string(), param, code: code.into(), retry_after }
     }
 }

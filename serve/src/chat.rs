@@ -6,7 +6,7 @@ use crate::choices::ChoiceReader;
 use crate::generating::{NewReader, TextRequest, answer};
 use crate::models::{LoadedModel, ModelUse};
 use crate::reply::ApiResponse;
-use crate::request::Fields;
+use crate::request::RequestFields;
 use crate::scan::is_space;
 use crate::tools::calling;
 use foretoken::internals::text::ReasoningFormat;
@@ -19,7 +19,7 @@ const END_OF_PROMPT: usize = 8;
 
 /// Answers a chat completion.
 pub(crate) async fn complete(
-    fields: Fields,
+    fields: RequestFields,
     model_id: String,
     using: ModelUse,
     patience: Duration,
@@ -32,7 +32,7 @@ pub(crate) async fn complete(
     answer(request, open, new_reader, using, patience).await
 }
 
-fn prepare(mut fields: Fields, model_id: String, model: &LoadedModel) -> Result<(TextRequest, NewReader)> {
+fn prepare(mut fields: RequestFields, model_id: String, model: &LoadedModel) -> Result<(TextRequest, NewReader)> {
     let wanted = fields.take_wanted()?;
     let messages = fields.take("messages").unwrap_or_default();
     if !messages.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_object)) {
@@ -71,7 +71,7 @@ fn prepare(mut fields: Fields, model_id: String, model: &LoadedModel) -> Result<
 }
 
 /// Sets the variable of the chat template for the effort.
-fn set_effort(fields: &mut Fields, effort: Value, format: Option<ReasoningFormat>) -> Result<()> {
+fn set_effort(fields: &mut RequestFields, effort: Value, format: Option<ReasoningFormat>) -> Result<()> {
     let is_level = effort.as_str().is_some_and(|effort| ["low", "medium", "high"].contains(&effort));
     if format != Some(ReasoningFormat::Harmony) || !is_level {
         let has_levels = format == Some(ReasoningFormat::Harmony);

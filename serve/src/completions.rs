@@ -5,7 +5,7 @@ use crate::choices::ChoiceReader;
 use crate::generating::{TextRequest, answer};
 use crate::models::ModelUse;
 use crate::reply::ApiResponse;
-use crate::request::Fields;
+use crate::request::RequestFields;
 use foretoken::{Prompt, Result};
 use serde_json::Value;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) const MAX_PROMPTS: usize = 2048;
 
 /// Answers a completion.
 pub(crate) async fn complete(
-    fields: Fields,
+    fields: RequestFields,
     model_id: String,
     using: ModelUse,
     patience: Duration,
@@ -26,7 +26,7 @@ pub(crate) async fn complete(
     answer(request, None, Box::new(|_| ChoiceReader::Text(0)), using, patience).await
 }
 
-fn prepare(mut fields: Fields, model_id: String) -> Result<TextRequest> {
+fn prepare(mut fields: RequestFields, model_id: String) -> Result<TextRequest> {
     let wanted = fields.take_wanted()?;
     let prompts = texts("prompt", fields.take("prompt").unwrap_or_default())?;
     if prompts.len() * wanted.n > MAX_PROMPTS {

@@ -4,7 +4,7 @@ use crate::api_error::{ApiError, bad_option};
 use crate::completions::texts;
 use crate::models::ModelUse;
 use crate::reply::{self, ApiResponse};
-use crate::request::Fields;
+use crate::request::RequestFields;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use foretoken::{Embedding, Pooling};
@@ -12,7 +12,11 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 /// Answers a request for embeddings.
-pub(crate) async fn embed(mut fields: Fields, model_id: String, using: ModelUse) -> Result<ApiResponse, ApiError> {
+pub(crate) async fn embed(
+    mut fields: RequestFields,
+    model_id: String,
+    using: ModelUse,
+) -> Result<ApiResponse, ApiError> {
     let input = texts("input", fields.take("input").unwrap_or_default())?;
     let encoding = fields.take_text("encoding_format")?.unwrap_or_else(|| "float".into());
     let encode: fn(&Embedding) -> Value = match encoding.as_str() {

@@ -6,7 +6,7 @@ use foretoken::{Error, Result};
 /// Options of the server.
 #[derive(Args, Debug, Clone)]
 pub struct ServeFlags {
-    /// Model to serve: owner/name[@revision][:file] on the Hub, a folder, or a GGUF file. A request without a model uses the first one
+    /// Model to serve: owner/name or owner/name:FILE on the Hub, a folder, or a GGUF file. A request without a model uses the first one
     /// [may be repeated]
     #[arg(long, value_name = "MODEL", required = true)]
     pub model: Vec<String>,

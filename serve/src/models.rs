@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as Turn, OwnedRwLockReadGuard, OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::task::spawn_blocking;
 
@@ -142,7 +143,7 @@ impl ModelHost {
             None => 0,
         };
         eprintln!("loading {}", model.id);
-        let mut builder = Engine::builder(&model.name).options(self.options.clone());
+        let mut builder = Engine::builder(&model.name).options(self.options.clone()).on_progress(reporter(&model.id));
         if let Some(assistant) = &model.assistant {
             builder = builder.assistant_model(assistant);
         }
@@ -224,6 +225,20 @@ async fn free(loaded: Arc<LoadedModel>) {
     let _last = uses.write().await;
     // The thread of the model is joined.
     drop(spawn_blocking(move || drop(loaded)).await);
+}
+
+/// Time between two reports of progress.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// Returns a callback that reports the progress of a slow load on stderr.
+fn reporter(id: &str) -> impl FnMut(u64, u64) + Send + 'static {
+    let (id, mut reported) = (id.to_owned(), Instant::now());
+    move |done, all| {
+        if reported.elapsed() >= REPORT_EVERY {
+            reported = Instant::now();
+            eprintln!("{id}: {done} of {all} bytes");
+        }
+    }
 }
 
 /// Returns the id of a model: the name of a Hub model, or the last part of a path, without `.gguf`.

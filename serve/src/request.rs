@@ -24,17 +24,17 @@ const IGNORED: [&str; 7] =
 /// Maximum of `n`.
 const MAX_CHOICES: u64 = 128;
 
-/// Fields of a request that are not null.
-pub(crate) struct Fields(Map<String, Value>);
+/// RequestFields of a request that are not null.
+pub(crate) struct RequestFields(Map<String, Value>);
 
-/// Fields that chat completions and completions share.
+/// RequestFields that chat completions and completions share.
 pub(crate) struct Wanted {
     pub n: usize,
     pub stream: bool,
     pub include_usage: bool,
 }
 
-impl Fields {
+impl RequestFields {
     /// Parses a body.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use crate::flags::ServeFlags;
 use crate::ids::unix_time;
 use crate::models::ModelHost;
 use crate::reply::{self, ApiResponse, not_allowed};
-use crate::request::Fields;
+use crate::request::RequestFields;
 use crate::{chat, completions, embeddings};
 use foretoken::{Error, LoadOptions, Result};
 use hyper::body::{Body, Incoming};
@@ -184,7 +184,7 @@ impl App {
         match path.as_str() {
             "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings" if !is_post => Ok(not_allowed("POST")),
             "/v1/chat/completions" | "/v1/completions" | "/v1/embeddings" => {
-                let fields = Fields::parse(self.body(request.into_body()).await?)?;
+                let fields = RequestFields::parse(self.body(request.into_body()).await?)?;
                 self.generate(&path, fields).await
             }
             "/v1/models" if is_get => {
@@ -212,7 +212,7 @@ impl App {
         json!({ "id": id, "object": "model", "created": self.started, "owned_by": "foretoken", "loaded": loaded })
     }
 
-    async fn generate(&self, path: &str, mut fields: Fields) -> Result<ApiResponse, ApiError> {
+    async fn generate(&self, path: &str, mut fields: RequestFields) -> Result<ApiResponse, ApiError> {
         let index = self.host.find(fields.take_text("model")?.as_deref())?;
         let id = self.host.ids()[index].to_owned();
         let using = self.host.take(index).await?;

@@ -50,7 +50,6 @@ fn the_least_recently_used_model_is_freed_for_another() {
         Running::start(&["--model", TARGET, "--model", DRAFT, "--prompt-cache-bytes", "0", "--memory-budget", "1"]);
     let refused = complete(&server, "draft");
     assert_eq!(refused.refusal(), (503, "out-of-gpu-memory".into(), String::new()));
-    assert_eq!(refused.header("retry-after"), Some("1"));
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
     let need = |model: &str| -> u64 {
         let message = complete(&server, model).json()["error"]["message"].as_str().unwrap().to_owned();
