@@ -24,10 +24,10 @@ const IGNORED: [&str; 7] =
 /// Maximum of `n`.
 const MAX_CHOICES: u64 = 128;
 
-/// RequestFields of a request that are not null.
+/// Fields of a request that are not null.
 pub(crate) struct RequestFields(Map<String, Value>);
 
-/// RequestFields that chat completions and completions share.
+/// Fields that chat completions and completions share.
 pub(crate) struct Wanted {
     pub n: usize,
     pub stream: bool,
