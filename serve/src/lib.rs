@@ -43,15 +43,14 @@ pub fn serve(flags: &ServeFlags, options: LoadOptions, json: bool) -> Result<()>
         let server = ApiServer::bind(&flags, options)?;
         let address = server.address();
         let url = format!("http://{address}/v1");
-        let announced = match json {
-            true => writeln!(io::stdout(), "{}", json!({ "url": url })),
-            false => writeln!(io::stderr(), "listening on {url}; Ctrl-C ends"),
-        };
-        if let Err(error) = announced {
-            return Err(Error::Internal { reason: format!("the address cannot be printed: {error}") });
+        if json {
+            let failed = |error| Error::Internal { reason: format!("the address cannot be printed: {error}") };
+            writeln!(io::stdout(), "{}", json!({ "url": url })).map_err(failed)?;
+        } else {
+            note(&format!("listening on {url}; Ctrl-C ends"));
         }
         if flags.api_key.is_none() && !address.ip().is_loopback() {
-            eprintln!("warning: other machines can use this server without a key; --api-key sets one");
+            note("warning: other machines can use this server without a key; --api-key sets one");
         }
         let (interrupts, count) = watch::channel(0);
         ctrlc::set_handler(move || interrupts.send_modify(|count| *count += 1))
@@ -63,6 +62,12 @@ pub fn serve(flags: &ServeFlags, options: LoadOptions, json: bool) -> Result<()>
         server.serve(interrupted(1), interrupted(2)).await;
         Ok(())
     })
+}
+
+/// Prints a line to stderr.
+fn note(text: &str) {
+    // Nothing can be reported if this fails.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 #[cfg(test)]

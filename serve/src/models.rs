@@ -2,6 +2,7 @@
 
 use crate::api_error::ApiError;
 use crate::flags::ServeFlags;
+use crate::note;
 use crate::tools::CallMarks;
 use foretoken::internals::files;
 use foretoken::internals::load::ModelFiles;
@@ -142,7 +143,7 @@ impl ModelHost {
             Some(budget) => self.make_room(model, budget).await?,
             None => 0,
         };
-        eprintln!("loading {}", model.id);
+        note(&format!("loading {}", model.id));
         let mut builder = Engine::builder(&model.name).options(self.options.clone()).on_progress(reporter(&model.id));
         if let Some(assistant) = &model.assistant {
             builder = builder.assistant_model(assistant);
@@ -155,8 +156,8 @@ impl ModelHost {
             Ok((tool_format, generator.reasoning_format(), marks, sampling, context))
         });
         let (tool_format, reasoning_format, marks, sampling, context) = facts.await?;
-        engine.warnings().iter().for_each(|warning| eprintln!("{}: {warning}", model.id));
-        eprintln!("{} is loaded, on {}", model.id, engine.device().name);
+        engine.warnings().iter().for_each(|warning| note(&format!("{}: {warning}", model.id)));
+        note(&format!("{} is loaded, on {}", model.id, engine.device().name));
         let uses = Arc::default();
         let loaded = LoadedModel { engine, tool_format, reasoning_format, marks, sampling, context, bytes, uses };
         *model.state() = Some(Arc::new(loaded));
@@ -180,7 +181,7 @@ impl ModelHost {
             let Some((id, freed)) = oldest.and_then(|oldest| Some((&oldest.id, oldest.state().take()?))) else {
                 return Ok(need);
             };
-            eprintln!("freeing {id}");
+            note(&format!("freeing {id}"));
             free(freed).await;
         }
     }
@@ -236,7 +237,7 @@ fn reporter(id: &str) -> impl FnMut(u64, u64) + Send + 'static {
     move |done, all| {
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
-            eprintln!("{id}: {done} of {all} bytes");
+            note(&format!("{id}: {done} of {all} bytes"));
         }
     }
 }
