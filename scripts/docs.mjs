@@ -27,6 +27,7 @@ const CHAPTERS = {
   },
   Natively: {
     "docs/program.md": ["program", "The program"],
+    "docs/serve.md": ["serve", "A server with OpenAI's API"],
     "docs/library.md": ["library", "The library"],
   },
   "How it works": {

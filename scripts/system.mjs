@@ -74,6 +74,11 @@ export function needVulkan() {
   if (!found) install("A Vulkan driver", "mesa-vulkan-drivers");
 }
 
+/** Requires Python with its module venv on Linux. */
+export function needPython() {
+  if (process.platform === "linux" && spawnSync("python3", ["-c", "import ensurepip, venv"]).status !== 0) install("Python's module venv", "python3-venv");
+}
+
 /** Returns the path of a browser; an environment variable takes precedence. */
 function needBrowser(name, variable, places, debianPackage) {
   const find = () => [process.env[variable], ...places].find((place) => place && existsSync(place));

@@ -2,7 +2,7 @@
 // A missing adapter fails the run.
 import { tmpdir } from "node:os";
 import { needNpm } from "./build.mjs";
-import { needChromium, needFirefox, needRust, needVulkan, needWebKit, run, start } from "./system.mjs";
+import { needChromium, needFirefox, needPython, needRust, needVulkan, needWebKit, run, start } from "./system.mjs";
 
 needRust();
 needNpm();
@@ -10,6 +10,7 @@ needVulkan();
 needChromium();
 needFirefox();
 needWebKit();
+needPython();
 // For all of cargo's calls, also those of other scripts: it saves time to compile, and no test measures speed.
 process.env.CARGO_PROFILE_RELEASE_LTO ??= "off";
 // Without a desktop session this is unset, and Mesa warns at every start.
@@ -27,6 +28,7 @@ run("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "
 // The library alone, with fewer features.
 cargo("clippy", "--release", "--lib", "--no-default-features", ...strict);
 cargo("test", "--release");
+run(process.execPath, ["tests/serve.mjs"]);
 await built();
 const browser = ["--manifest-path", "browser/Cargo.toml", "--workspace"];
 cargo("fmt", "--check", "--manifest-path", "browser/Cargo.toml", "--all");

@@ -21,9 +21,12 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Returns the Rust files of the library, the program and the exports for JavaScript.
+/// Returns the Rust files of all crates that are published, and of the exports for JavaScript.
 fn sources() -> Vec<(PathBuf, String)> {
-    ["src", "program/src", "browser/src", "simulate/src"].iter().flat_map(|folder| files(folder, "rs")).collect()
+    ["src", "program/src", "serve/src", "browser/src", "simulate/src"]
+        .iter()
+        .flat_map(|folder| files(folder, "rs"))
+        .collect()
 }
 
 /// Returns the top-level module of a file in src/; for a backend also its folder.
@@ -225,9 +228,11 @@ fn no_two_files_declare_a_type_of_the_same_name() {
 #[test]
 fn files_that_guides_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders =
-        ["benches", "browser", "docs", "examples", "program", "scripts", "shaders", "simulate", "src", "tests", "www"]
-            .map(|name| format!("{name}/"));
+    let folders = [
+        "benches", "browser", "docs", "examples", "program", "scripts", "serve", "shaders", "simulate", "src", "tests",
+        "www",
+    ]
+    .map(|name| format!("{name}/"));
     let mut found = 0;
     for guide in
         ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/dsi.md", "docs/cluster.md", "shaders/README.md"]

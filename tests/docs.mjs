@@ -3,7 +3,8 @@
 //   js        in a page of Chromium
 //   html      the page of the js blocks after it, http its headers; by itself if it contains its script
 //   mjs       in Node
-//   sh        by bash, if its commands are foretoken's; commands of npm, npx and cargo set up a project
+//   sh        by bash, if its commands are foretoken's; commands of npm, npx, cargo and pip set up a project. `foretoken serve` starts a
+//             server, which later blocks use: commands of curl, mjs and py
 //   rust      by cargo test --doc
 //   ts, jsx   is only compiled; a block without a language is a picture
 // A block with a file name after its language (json person.json) becomes that file for the following blocks; one that names a file of
@@ -25,6 +26,7 @@ import { browser, server as unused } from "./browser/harness.mjs";
 import { blocks, compile, root } from "./consumer.mjs";
 import { examples } from "./examples.mjs";
 import { answerAsHub } from "./hub.mjs";
+import { python, startServer } from "./serving.mjs";
 
 const DOCUMENTS = [
   "README.md",
@@ -94,6 +96,11 @@ async function output(command, args, cwd) {
   return stdout;
 }
 
+/** Address of a server in the documents. */
+const SERVED = "http://127.0.0.1:8080/v1";
+/** Returns the code of a block with the address of the document's server. */
+const served = (code, own) => (own.served ? code.replaceAll(SERVED, own.served.url) : code);
+
 /** Opens a page and runs `module` in it; without a module, waits for words in the page. Returns the printed text. */
 async function visit(context, path, { text, headers }, module) {
   // The CDN gets another origin than the page.
@@ -136,19 +143,31 @@ const RUN = {
   },
   async mjs({ code, index }, own) {
     const file = join(folder, `${own.name}${index}.mjs`);
-    writeFileSync(file, code);
+    writeFileSync(file, served(code, own));
     const text = await output(process.execPath, [file], folder);
     ok(text.length > 20, text);
     printed(code, text);
   },
-  async sh({ code }) {
+  async sh({ code }, own) {
     const lines = code.replace(/\\\n/g, " ").trim().split("\n");
+    const [, flags] = /^foretoken serve (.*)/.exec(lines[0]) ?? [];
+    if (flags) {
+      equal(lines.length, 1, "a server has a block of its own");
+      own.served?.server.kill();
+      own.served = await startServer(flags.trim().split(/\s+/), env);
+      return;
+    }
+    if (lines.every((line) => line.startsWith("curl "))) return printed(code, await output("bash", ["-euc", served(code, own)], scratch));
     const others = lines.filter((line) => !line.startsWith("foretoken "));
     if (!others.length) return printed(code, await output("bash", ["-euc", code], scratch));
     deepEqual(
-      lines.filter((line) => !/^(npm|npx|cargo) /.test(line)),
+      lines.filter((line) => !/^(npm|npx|cargo|pip) /.test(line)),
       [],
     );
+  },
+  async py({ code }, own) {
+    const interpreter = python();
+    if (interpreter) printed(code, await output(interpreter, ["-c", served(code, own)], scratch));
   },
   json: ({ code }) => JSON.parse(code),
   jsx: ({ code }) => transformWithOxc(code, "block.jsx"),
@@ -189,6 +208,7 @@ describe("the documents' code runs", { concurrency: 2 }, () => {
     test(document, async () => {
       const name = document.replace(/\W/g, "");
       const own = { name, path: `/pages/${name}`, context: await browser.newContext() };
+      after(() => own.served?.server.kill());
       for (const block of blocks(document)) {
         if (isPart(block)) {
           ok(readFileSync(join(root, block.file), "utf8").includes(block.code), `${block.file} has no\n${block.code}`);

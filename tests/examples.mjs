@@ -15,16 +15,21 @@ export const manifests = () =>
     return [name, existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {}];
   });
 
-/** Copies the examples again into a folder that keeps the installed npm packages while the lock is unchanged. */
-export function examples() {
+/** Installs the npm packages of all examples, unless they are installed for the same lock. Returns their folder. */
+export function installed() {
   mkdirSync(folder, { recursive: true });
   const lock = join(folder, "package-lock.json");
-  const installed = join(folder, "node_modules", ".package-lock.json");
-  if (!existsSync(installed) || !existsSync(lock) || read(lock) !== read(LISTED, "package-lock.json")) {
+  const done = join(folder, "node_modules", ".package-lock.json");
+  if (!existsSync(done) || !existsSync(lock) || read(lock) !== read(LISTED, "package-lock.json")) {
     for (const file of ["package.json", "package-lock.json"]) cpSync(join(LISTED, file), join(folder, file));
     output("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts"], { cwd: folder, shell: process.platform === "win32" });
   }
-  unpack(folder);
+  return folder;
+}
+
+/** Copies the examples again into a folder that keeps the installed npm packages. */
+export function examples() {
+  unpack(installed());
   for (const [name] of manifests()) {
     rmSync(join(folder, name), { recursive: true, force: true });
     cpSync(join(root, "examples", name), join(folder, name), { recursive: true });

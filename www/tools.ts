@@ -87,7 +87,7 @@ function readJson(text: string, from: number): Call | null {
     const key = endOfValue(text, start);
     if (key < 0) return call;
     const value = skip(text, key, /\s*:\s*/y);
-    if (value === key && value < text.length) return call.arguments ? { ...call, end: start } : null;
+    if (value === key && skip(text, key, /\s*/y) < text.length) return call.arguments ? { ...call, end: start } : null;
     const end = endOfValue(text, value);
     const name = text.slice(start + 1, key - 1);
     const json = text.slice(value, end < 0 ? text.length : end);

@@ -17,6 +17,7 @@ mod prompts;
 mod quantize;
 mod reading;
 mod score;
+mod serve;
 mod simulate;
 mod writer;
 
@@ -59,6 +60,9 @@ enum ProgramCommand {
     /// Print how likely continuations of a prompt are: log-probability, number of tokens, and text
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
     Score(score::ScoreArgs),
+    /// Serve models with OpenAI's API
+    #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
+    Serve(Box<serve::ServeArgs>),
     /// Show a model's architecture, kernel calls and memory
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::InspectArgs),
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
             ProgramCommand::Chat(args) => chat::run(&args, json).await,
             ProgramCommand::Embed(args) => args.run_command(json).await,
             ProgramCommand::Score(args) => args.run_command(json).await,
+            ProgramCommand::Serve(args) => args.run_command(json),
             ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
             ProgramCommand::Bench(args) => bench::run(&args, json).await,
             ProgramCommand::Measure(args) => measure::run(&args, json).await,

@@ -156,7 +156,11 @@ impl Engine {
     }
 
     /// Runs `work` on the thread of the models, after all earlier calls.
-    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Generator) -> Result<T> + Send + 'static) -> Answer<T> {
+    #[doc(hidden)]
+    pub fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Generator) -> Result<T> + Send + 'static,
+    ) -> Answer<T> {
         let (answer, sender) = Answer::new();
         self.worker.send(Box::new(move |generator| sender.send(generator.and_then(work))));
         answer

@@ -4,190 +4,19 @@ import { check, equal, faults, open } from "./harness.mjs";
 import { AnswerReader, readAnswer } from "../../dist/answers.js";
 import { calling } from "../../dist/tools.js";
 
-/** Schemas of the parameters of each tool. */
-const TOOLS = {
-  get_weather: { properties: { place: { type: "string" }, days: { type: "integer" }, zip: { type: ["string", "null"] }, unit: { enum: ["1", 2] }, more: {} } },
-  clock: undefined,
-};
-/** By format: what a model writes, the content in it, its calls as `[name, arguments]`, its thoughts, and whether the prompt began them. */
-const ANSWERS = {
-  hermes: [
-    ["It is sunny. ", "It is sunny. ", []],
-    ['<tool_call>\n{"name": "get_weather", "arguments": {"place": "Bern", "days": 2}}\n</tool_call>', "", [["get_weather", '{"place": "Bern", "days": 2}']]],
-    [
-      'Let me look.\n<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>\n<tool_call>\n{"arguments": {"place": "a \\"b\\" </tool_call> {"}, "name": "get_weather"}\n</tool_call>',
-      "Let me look.",
-      [
-        ["clock", "{}"],
-        ["get_weather", '{"place": "a \\"b\\" </tool_call> {"}'],
-      ],
-    ],
-    ['<tool_call>\n{"name": "clock"}\n</tool_call> Done.', "Done.", [["clock", "{}"]]],
-    ['<tool_call>\n{"name": "clock", "arguments": "{\\"a\\": 1}"}\n</tool_call>', "", [["clock", '{"a": 1}']]],
-    // No tool, no JSON, nothing that was begun: it is what the model said.
-    ['<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', []],
-    ["<tool_call> is how one calls, 1 < 2 <tool", "<tool_call> is how one calls, 1 < 2 <tool", []],
-    // A call drafted in a thought is no call, also in a thought that the prompt opened; a mark in arguments is no thought.
-    [
-      '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',
-      "No.",
-      [],
-      'Perhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>',
-    ],
-    ['<think>\nSo <tool_call>{"name": "clock", "arguments": {}}</tool_call>', "", [], 'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>'],
-    [
-      'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\n\n<tool_call>{"name": "clock", "arguments": {"a": 1}}</tool_call>',
-      "",
-      [["clock", '{"a": 1}']],
-      'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>',
-      true,
-    ],
-    ["\n</think>\n\nFine.", "Fine.", [], "", true],
-    ["Not yet <", "", [], "Not yet <", true],
-    ["<think>", "", []],
-    ["<thin ice", "<thin ice", []],
-    ['<tool_call>{"name": "clock", "arguments": {"a": "</think>"}}</tool_call>', "", [["clock", '{"a": "</think>"}']]],
-    // Control characters in strings, after a backslash too; those between values are JSON.
-    ['<tool_call>\n{"name": "clock", "arguments": {\n"a": "1\n\t2\r\n\\\\\n\\\n"}}\n</tool_call>', "", [["clock", '{\n"a": "1\\n\\t2\\r\\n\\\\\\n\\n"}']]],
-    // Cut off.
-    ['<tool_call>\n{"name": "get_weather", "arguments": {"place": "Be', "", [["get_weather", '{"place": "Be']]],
-    ['<tool_call>\n{"na', '<tool_call>\n{"na', []],
-  ],
-  llama: [
-    ['{"name": "get_weather", "parameters": {"place": "Bern"}}', "", [["get_weather", '{"place": "Bern"}']]],
-    [
-      '<|python_tag|>{"name": "clock", "parameters": {}}; {"name": "clock", "parameters": {"a": [1, {"b": 2}]}}',
-      "",
-      [
-        ["clock", "{}"],
-        ["clock", '{"a": [1, {"b": 2}]}'],
-      ],
-    ],
-    ['{"a": 1} is an object', '{"a": 1} is an object', []],
-    ["Nothing to call {here}.", "Nothing to call {here}.", []],
-  ],
-  mistral: [
-    [
-      '[TOOL_CALLS][{"name": "clock", "arguments": {}}, {"name": "get_weather", "arguments": {"place": "x]"}, "id": "abcdefghi"}]',
-      "",
-      [
-        ["clock", "{}"],
-        ["get_weather", '{"place": "x]"}'],
-      ],
-    ],
-    ['I call. [TOOL_CALLS] [{"name": "clock", "arguments": {"a": -1.5e3}}]', "I call.", [["clock", '{"a": -1.5e3}']]],
-  ],
-  mistral_args: [
-    [
-      '[TOOL_CALLS]get_weather[ARGS]{"place": "Bern"}[TOOL_CALLS]clock[CALL_ID]abc[ARGS]{}',
-      "",
-      [
-        ["get_weather", '{"place": "Bern"}'],
-        ["clock", "{}"],
-      ],
-    ],
-  ],
-  gemma: [
-    [
-      '<start_function_call>call:get_weather{place:<escape>St. "Gallen", {1}: <escape>,days:3,tags:[<escape>a<escape>,<escape>b<escape>],now:true}<end_function_call><start_function_call>call:clock{}<end_function_call>',
-      "",
-      [
-        ["get_weather", '{"place":"St. \\"Gallen\\", {1}: ","days":3,"tags":["a","b"],"now":true}'],
-        ["clock", "{}"],
-      ],
-    ],
-    ["call:clock{}", "call:clock{}", []],
-  ],
-  gemma4: [
-    [
-      'I look.<|tool_call>call:get_weather{place:<|"|>St. "Gallen", {1}: <|"|>,days:3,now:true}<tool_call|><|tool_call>call:clock{}<tool_call|>',
-      "I look.",
-      [
-        ["get_weather", '{"place":"St. \\"Gallen\\", {1}: ","days":3,"now":true}'],
-        ["clock", "{}"],
-      ],
-    ],
-    ["<start_function_call>call:clock{}<end_function_call>", "<start_function_call>call:clock{}<end_function_call>", []],
-  ],
-  xml: [
-    [
-      'I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=place>\nSt. "Gallen"\n<b>\n</parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=more>\n{"now": True}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=clock>\n</function>\n</tool_call>',
-      "I look.",
-      [
-        ["get_weather", '{"place": "St. \\"Gallen\\"\\n<b>", "days": 3, "more": "{\\"now\\": True}"}'],
-        ["clock", "{}"],
-      ],
-    ],
-    // The schema decides whether a value is a text; without one it is.
-    [
-      "<tool_call><function=get_weather><parameter=place>8001</parameter><parameter=unit>1</parameter><parameter=more>True</parameter></function></tool_call>",
-      "",
-      [["get_weather", '{"place": "8001", "unit": "1", "more": true}']],
-    ],
-    ["<tool_call><function=get_weather><parameter=unit>2</parameter></function></tool_call>", "", [["get_weather", '{"unit": 2}']]],
-    ["<tool_call><function=clock><parameter=a>1</parameter></function></tool_call>", "", [["clock", '{"a": "1"}']]],
-    // JSON between the marks, a call without its end, no name of a tool, nothing that was begun.
-    ['<tool_call>{"name": "clock", "arguments": {}}</tool_call>', "", [["clock", "{}"]]],
-    ["<tool_call><function=clock><parameter=a>1</parameter></tool_call> Done.", "Done.", [["clock", '{"a": "1"}']]],
-    ["<tool_call><function=other></function></tool_call>", "<tool_call><function=other></function></tool_call>", []],
-    ["<tool_call><function=clock> now", "<tool_call><function=clock> now", []],
-    ["Think.\n</think>\n\n<tool_call><function=clock></function></tool_call>", "", [["clock", "{}"]], "Think.", true],
-  ],
-  lfm2: [
-    [
-      "<|tool_call_start|>[get_weather(place=\"St. \\\"Gallen\\\")\", days=3, tags=['a', 'it\\'s'], more={'now': True, 'at': (1, 2.5,)}), clock()]<|tool_call_end|>I look.",
-      "I look.",
-      [
-        ["get_weather", '{"place":"St. \\"Gallen\\")","days":3,"tags":["a","it\'s"],"more":{"now":true,"at":[1,2.5]}}'],
-        ["clock", "{}"],
-      ],
-    ],
-    [
-      '<|tool_call_start|>[{"name": "clock", "arguments": {}}, {"name": "get_weather", "arguments": {"place": "x]"}}]<|tool_call_end|>',
-      "",
-      [
-        ["clock", "{}"],
-        ["get_weather", '{"place": "x]"}'],
-      ],
-    ],
-    // No name of a tool, no literal, nothing that was begun; words after the calls are no calls.
-    ["<|tool_call_start|>[other(a=1)]<|tool_call_end|>", "<|tool_call_start|>[other(a=1)]<|tool_call_end|>", []],
-    ["<|tool_call_start|>[clock(a=b)]<|tool_call_end|>", "<|tool_call_start|>[clock(a=b)]<|tool_call_end|>", []],
-    ["<|tool_call_start|>[clock()]<|tool_call_end|>clock() it is", "clock() it is", [["clock", "{}"]]],
-    ['<|tool_call_start|>[clock(a="b', '<|tool_call_start|>[clock(a="b', []],
-  ],
-  harmony: [
-    ["<|channel|>analysis<|message|>Hm.\n<|end|><|start|>assistant<|channel|>final<|message|>Fine.", "Fine.", [], "Hm."],
-    [
-      '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"place": "Bern"}',
-      "",
-      [["get_weather", '{"place": "Bern"}']],
-      "Hm.",
-    ],
-    // A preamble, the recipient before the channel, and arguments that are missing.
-    [
-      "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant to=functions.clock<|channel|>commentary json<|message|><|call|>",
-      "I look.",
-      [["clock", "{}"]],
-    ],
-    // No tool of this request, no head, a head that is cut off.
-    ["<|channel|>commentary to=browser.open<|message|>{}<|call|>", "", [], "{}"],
-    ['{"a": 1}', '{"a": 1}', []],
-    ["Fine.<|end|><|start|>assistant<|channel|>fin", "Fine.", []],
-  ],
-};
-/** Answers of models that call no tool here, by the format of their thoughts. */
-const THOUGHTS = {
-  think: [["<think>\nHm, <b>.\n</think>\n\n Fine. ", "Fine. ", [], "Hm, <b>."]],
-  brackets: [
-    ["[THINK]Hm.[/THINK]Fine.", "Fine.", [], "Hm."],
-    ["[THIN] is fine.", "[THIN] is fine.", []],
-  ],
-  channel: [
-    ["<|channel>thought\nHm.\n<channel|>Fine.", "Fine.", [], "Hm."],
-    ["<|channel>thought\n<channel|>Fine.", "Fine.", []],
-  ],
-};
+/**
+ * Shared with serve/src/tests.rs: `tools` are schemas of the parameters of each tool. `answers` are, by format, a text that a model writes, the
+ * content in it, its calls as `[name, arguments]`, its thoughts, and whether the prompt began them. `thoughts` are answers of models that call
+ * no tool here, by the format of their thoughts. `pieces` make broken answers.
+ */
+const {
+  tools: TOOLS,
+  answers: ANSWERS,
+  thoughts: THOUGHTS,
+  pieces: PIECES,
+  grammars: GRAMMARS,
+  refused: REFUSED,
+} = JSON.parse(readFileSync(new URL("../golden/answers.json", import.meta.url), "utf8"));
 /** The draft model with a template that has words for calls, and wants their arguments as objects. */
 const TEMPLATE =
   "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
@@ -264,56 +93,8 @@ export const tests = {
   "no answer, however broken, throws, loops or takes back what it gave"() {
     let seed = 7;
     const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
-    const parts = [
-      "<tool_call>",
-      "</tool_call>",
-      "[TOOL_CALLS]",
-      "[ARGS]",
-      "<|python_tag|>",
-      "<think>",
-      "</think>",
-      "<|channel|>",
-      "analysis",
-      "to=functions.clock",
-      "<|message|>",
-      "<|end|>",
-      "<|start|>assistant",
-      "<start_function_call>",
-      "<end_function_call>",
-      "<|tool_call>",
-      "<tool_call|>",
-      '<|"|>',
-      "<|tool_call_start|>",
-      "<|tool_call_end|>",
-      "(",
-      ")",
-      "=",
-      "call:",
-      "clock",
-      "<escape>",
-      "<function=clock>",
-      "<parameter=a>",
-      "</parameter>",
-      "</function>",
-      '{"name"',
-      ': "clock"',
-      ', "arguments": ',
-      "{",
-      "}",
-      "[",
-      "]",
-      '"',
-      "\\",
-      ":",
-      ",",
-      " ",
-      "\n",
-      "1",
-      "-",
-      "text",
-    ];
     for (let round = 0; round < 4000; round += 1) {
-      const text = Array.from({ length: 1 + random(14) }, () => parts[random(parts.length)]).join("");
+      const text = Array.from({ length: 1 + random(14) }, () => PIECES[random(PIECES.length)]).join("");
       for (const format of Object.keys(ANSWERS)) {
         const how = { ...reading(format), isOpen: random(2) === 1 };
         const reader = new AnswerReader(how);
@@ -333,65 +114,24 @@ export const tests = {
     }
   },
 
-  "references to the root of parameters lead there in a call's schema"() {
-    const parameters = {
-      properties: { $ref: { $ref: "#" }, b: { $ref: "#/properties/a~1b" }, c: { items: { $ref: "https://x/y#" } }, d: { const: { $ref: "#" } } },
-    };
-    const { response_format } = calling({ tools: [{ type: "function", function: { name: "clock", parameters } }], tool_choice: "required" }, "llama");
-    const at = "#/properties/parameters";
-    const moved = { $ref: { $ref: at }, b: { $ref: `${at}/properties/a~1b` }, c: parameters.properties.c, d: parameters.properties.d };
-    check(response_format.grammar.includes(JSON.stringify(moved)), response_format.grammar);
-  },
-
   "a request's tools are checked, and required ones make a grammar"() {
-    const tools = Object.keys(TOOLS).map((name) => ({
-      type: "function",
-      function: { name, parameters: { type: "object", properties: { a: { $ref: "#/$defs/A" } }, $defs: { A: { type: "integer" } } } },
-    }));
-    const refused = (body, format, option) => {
+    for (const { body, format, option, words } of REFUSED) {
       try {
         calling(body, format);
       } catch (error) {
-        equal([error.code, error.detail.option], ["bad-option", option], JSON.stringify(body));
-        return;
+        equal([error.code, error.detail.option, error.message.includes(words)], ["bad-option", option, true], error.message);
+        continue;
       }
       throw new Error(`${JSON.stringify(body)} was taken`);
-    };
-    refused({ tools: [{}] }, "hermes", "tools");
-    refused({ tools, tool_choice: "always" }, "hermes", "tool_choice");
-    refused({ tools, tool_choice: { type: "function", function: { name: "none" } } }, "hermes", "tool_choice");
-    refused({ tool_choice: "required" }, "hermes", "tool_choice");
-    refused({ tools, tool_choice: "required" }, null, "tool_choice");
+    }
+    for (const { body, format, grammar } of GRAMMARS) equal(calling(body, format).response_format.grammar.split("\n"), grammar, format);
+    const [{ body }] = GRAMMARS;
     equal(
-      [calling({ tools, tool_choice: "none" }, "hermes"), calling({ tools: [] }, "hermes"), calling({ tools }, null)],
+      [calling({ ...body, tool_choice: "none" }, "hermes"), calling({ tools: [] }, "hermes"), calling({ tools: body.tools }, null)],
       [null, null, null],
       "nothing to read",
     );
-    equal(calling({ tools, parallel_tool_calls: false }, "llama").most, 1, "one call");
-    const {
-      response_format: { grammar },
-    } = calling({ tools, tool_choice: "required" }, "hermes");
-    check(/^start: +one \("\\n" one\)\* +\none: "<tool_call>" "\\n" \(call_0 \| call_1\) /.test(grammar), grammar);
-    check(grammar.includes('"const":"clock"') && grammar.includes('"$ref":"#/properties/arguments/$defs/A"'), "references lead below the call");
-    const {
-      response_format: { grammar: one },
-    } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
-    check(/^start: +one +\none: \(call_0\)\ncall_0: %json/.test(one) && one.includes('"parameters"') && !one.includes("get_weather"), one);
-    const odd = (schema) => [{ type: "function", function: { name: "odd", parameters: { properties: { a: schema } } } }];
-    for (const [schema, keyword] of [
-      [{ type: "string", pattern: "a" }, "pattern"],
-      [{ type: "array", minItems: 1 }, "minItems"],
-      [{ $ref: "#/$defs/A" }, "$ref"],
-      [{}, "type"],
-      [true, "objects"],
-    ]) {
-      try {
-        calling({ tools: odd(schema), tool_choice: "required" }, "gemma");
-        check(false, `${keyword} was taken`);
-      } catch ({ code, message }) {
-        check(code === "bad-option" && message.includes(keyword), message);
-      }
-    }
+    equal(calling({ tools: body.tools, parallel_tool_calls: false }, "llama").most, 1, "one call");
   },
 
   async "a model calls: when it must the arguments fulfil their schema, streamed and whole, with drafts and without"() {
