@@ -211,7 +211,6 @@ impl WordFiles<'_> {
     fn add_drafter(&self, weights: &Weights, values: &mut Map<String, Value>) -> Result<()> {
         if is_assistant(&self.architecture) {
             values.insert("model_type".into(), Architecture::OF_ASSISTANTS.called(Naming::Gguf).into());
-            // All layers attend to those of the target.
             values.insert("num_hidden_layers".into(), self.get("block_count").into());
             values.insert("num_kv_shared_layers".into(), 0.into());
             values.insert("backbone_hidden_size".into(), self.get("embedding_length_out").unwrap_or(0.into()));

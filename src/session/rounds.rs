@@ -143,7 +143,7 @@ impl From<Error> for Exit {
 /// As soon as a round is accepted, the next one is submitted. While the device computes it, the accepted tokens go to the sink,
 /// and the commands of the round after it are encoded. If the next draft does not depend on the current round's tokens, the next
 /// round is submitted even before its first token is known. If the sink then breaks, these rounds are not awaited. Drafting stays
-/// before the submission: a draft for a round whose first token is unknown would be a guess based on a guess.
+/// before the submission: a draft for a round whose first token is unknown would guess from a guess.
 struct RoundLoop<'a, S> {
     target: &'a mut dyn Queue,
     drafter: &'a mut dyn Drafter,

@@ -122,7 +122,7 @@ pub trait Drafter {
         false
     }
 
-    /// Returns the probability of acceptance below which a token of the last draft should not be verified; 0: unknown.
+    /// Returns the least probability of acceptance that pays for a row; 0: unknown.
     fn least_acceptance(&self) -> f64 {
         0.0
     }

@@ -242,7 +242,7 @@ pub trait Target {
         Ok(0)
     }
 
-    /// Ends drafts after their first token where a drafter knows that the next is accepted less likely than `probability`, if that saves rows.
+    /// Ends drafts, after their first token, where a drafter knows that the next is accepted less likely than this, if that saves rows.
     fn end_drafts_below(&mut self, _probability: f64) {}
 
     /// Starts a round: one target forward over the pending token and the draft tokens. A draft model that still needs [`Target::catch_up`]
