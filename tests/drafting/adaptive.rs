@@ -507,27 +507,36 @@ fn drafts_end_where_their_confidence_says_so() {
 
 /// If submitting a round ahead saves a part of its time, plain decoding is that much faster, and waiting for proposals must pay for
 /// the difference. Here a late proposal is lost as a whole, though in real texts most of it still holds after the next token. The
-/// worst world loses this much if much is saved and good proposals are rare. If waiting takes as long as a target forward (a browser
-/// that rarely checks for finished rounds), a round with proposals must bring two tokens before it pays.
-#[test]
-fn waiting_for_proposals_is_paid_for() {
-    for (host, length, text, mean, worst) in [
-        (0.05, 256, 1.035, 1.03, 2.0),
-        (0.05, 2000, 1.015, 1.01, 1.12),
-        (0.15, 2000, 1.035, 1.01, 1.5),
-        (1.0, 2000, 1.055, 1.06, 1.6),
-    ] {
-        for found in survey(length, 2, Timings::Exact, 1.0, host) {
-            let (average, most, _) = found.to_best;
-            assert!(found.to_plain.1 <= text, "{host}, {length}: {found:?}");
-            assert!(average <= mean && most <= worst, "{host}, {length}: {found:?}");
-        }
+/// worst world loses this much if much is saved and good proposals are rare.
+fn assert_waiting_is_paid_for(host: f64, length: usize, text: f64, mean: f64, worst: f64) {
+    for found in survey(length, 2, Timings::Exact, 1.0, host) {
+        let (average, most, _) = found.to_best;
+        assert!(found.to_plain.1 <= text, "{host}, {length}: {found:?}");
+        assert!(average <= mean && most <= worst, "{host}, {length}: {found:?}");
     }
+}
+
+#[test]
+fn waiting_for_a_twentieth_of_a_round_is_paid_for() {
+    assert_waiting_is_paid_for(0.05, 256, 1.035, 1.03, 2.0);
+    assert_waiting_is_paid_for(0.05, 2000, 1.015, 1.01, 1.12);
+}
+
+#[test]
+fn waiting_for_a_seventh_of_a_round_is_paid_for() {
+    assert_waiting_is_paid_for(0.15, 2000, 1.035, 1.01, 1.5);
     // If nothing is proposed and nothing saved, the order of submissions does not matter.
     let nothing = World { host: 0.15, ..world(["no drafts", "flat", "no lookup"], 1.0) };
     let text = Text { world: nothing, length: 500, seed: 1 };
     let time = adaptive(&mut told(&nothing, Timings::Exact, 1, 1.0), text, Timings::Exact).0;
     assert!(time <= 1.002 * text.plain(), "{}", time / text.plain());
+}
+
+/// If waiting takes as long as a target forward (a browser that rarely checks for finished rounds), a round with proposals must bring two
+/// tokens before it pays.
+#[test]
+fn waiting_for_a_whole_round_is_paid_for() {
+    assert_waiting_is_paid_for(1.0, 2000, 1.055, 1.06, 1.6);
 }
 
 #[test]
