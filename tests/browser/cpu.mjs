@@ -168,6 +168,7 @@ export const tests = {
   async "drafters that read their target's state draft on every device, and the text is that of the target alone"() {
     const golden = (name) => JSON.parse(readFileSync(new URL(name, DRAFTERS), "utf8")).cases;
     for (const [target, assistant_model, origin, { prompt_ids, greedy_ids }] of [
+      ["TALES", "/drafters/dflash", "dflash", golden("dflash/dflash.json")[3]],
       ["TALES", "/drafters/dspark", "dspark", golden("dspark/dspark.json")[3]],
       ["/drafters/gemma4-assistant/target", "/drafters/gemma4-assistant/assistant", "gemma4_assistant", golden("gemma4-assistant/assistant.json")[0]],
     ])
