@@ -35,8 +35,8 @@ const PAUSES: [usize; 2] = [4, 256];
 /// Plain decoding means its fastest form, with rounds submitted ahead. A round that waits for a proposal costs more, so rounds wait only if
 /// the expected gain exceeds that cost.
 ///
-/// A server streams plain rounds without requests. A draft costs two round trips: its own, and one until the server streams again, which
-/// each candidate is charged while it streams.
+/// A server streams plain rounds without requests. While it streams, a draft costs a second round trip: the one after which the server streams
+/// again.
 pub struct Adaptive {
     estimates: Estimates,
     budget: Budget,

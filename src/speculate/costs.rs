@@ -61,7 +61,7 @@ impl Costs {
         rows[variant(tokens)] + drafting + waiting
     }
 
-    /// Returns the cost of verifying one of `tokens` draft tokens.
+    /// Returns the cost of each of `tokens` draft rows.
     pub fn row(&self, tokens: usize) -> f64 {
         (self.timings.rows[variant(tokens)] - 1.0) / tokens as f64
     }

@@ -246,7 +246,7 @@ export const tests = {
     equal(headline(outcome(generation(70, { num_spec_steps: 4 }))).number, "", "no fewer passes");
     check(digest([1, 23]) !== digest([12, 3]) && /^[0-9a-f]{16}$/.test(digest([1, 23])), "a name of a text");
     for (const [silent, words] of [
-      [generation(60, { num_draft_tokens: 0 }), "Nobody guessed"],
+      [generation(60, { num_draft_tokens: 0 }), "No guess was made"],
       [generation(200, {}, [1, 2, 3, 5]), "The two texts differ"],
     ]) {
       const { number, words: said } = headline(outcome(silent));

@@ -51,7 +51,7 @@ export function headline(outcome) {
   if (!stats.num_draft_tokens)
     return {
       number: "",
-      words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "it would not pay on this device." : "speculation is off, or there is no one to guess."}`,
+      words: `T${same.slice(1)}. No guess was made: ${stats.speculating ? "it would not pay on this device." : "speculation is off, or there is nothing to guess with."}`,
     };
   if (value >= 1 + SAME_SPEED) return { number: times(value), words: `times as fast, ${same}` };
   // The number of passes does not depend on the device.

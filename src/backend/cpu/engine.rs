@@ -102,9 +102,11 @@ impl CpuBackend {
                     for row in 0..count {
                         let mut logits = rows.part(row..row + 1);
                         let confidence = model.correct(before, &normed, row, &mut logits);
-                        reached *= confidence.map_or(1.0, f64::from);
-                        let ends = confidence.is_some_and(|confidence| confidence < sampling.confidence);
-                        if ends || row > 0 && reached < least {
+                        let ends = |confidence| {
+                            reached *= f64::from(confidence);
+                            confidence < sampling.confidence || row > 0 && reached < least
+                        };
+                        if confidence.is_some_and(ends) {
                             break;
                         }
                         let (id, is_likely, goes_on) = choose_next(logits.row(0), position + last + row)?;

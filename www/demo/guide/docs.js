@@ -2,13 +2,13 @@
 import { button, copy, make } from "../dom.js";
 
 for (const block of document.querySelectorAll("pre")) {
-  const told = make("span", { className: "hint", role: "status" });
+  const copied = make("span", { className: "hint", role: "status" });
   const code = block.textContent.trimEnd();
   const tools = make(
     "p",
     { className: "copying" },
-    told,
-    button("Copy", () => copy(code, block, told), { className: "small", ariaLabel: "Copy this code" }),
+    copied,
+    button("Copy", () => copy(code, block, copied), { className: "small", ariaLabel: "Copy this code" }),
   );
   const frame = make("div", { className: "code" });
   block.replaceWith(frame);
