@@ -14,7 +14,6 @@ mod measure;
 mod options;
 mod print;
 mod prompts;
-mod quantize;
 mod reading;
 mod score;
 mod serve;
@@ -74,7 +73,7 @@ enum ProgramCommand {
     Measure(measure::MeasureArgs),
     /// Store a model's matrices in another type
     #[command(after_help = EXITS)]
-    Quantize(quantize::QuantizeArgs),
+    Quantize(foretoken_quantize::QuantizeArgs),
     /// Simulate speculation and distributed speculation from latencies, without a model
     #[command(after_help = EXITS)]
     Simulate(simulate::SimulateArgs),
@@ -95,7 +94,7 @@ fn main() -> ExitCode {
             ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
             ProgramCommand::Bench(args) => bench::run(&args, json).await,
             ProgramCommand::Measure(args) => measure::run(&args, json).await,
-            ProgramCommand::Quantize(args) => Ok(quantize::run(&args).await?),
+            ProgramCommand::Quantize(args) => Ok(foretoken_quantize::quantize(&args).await?),
             ProgramCommand::Simulate(args) => simulate::run(&args, json),
         }
     });

@@ -1,4 +1,6 @@
-//! `foretoken quantize`: stores a model's matrices in another type, with one portion of rows in memory at a time.
+//! The command `foretoken quantize`: stores a model's matrices in another type, with one portion of rows in memory at a time.
+
+#![forbid(unsafe_code)]
 
 mod convert;
 mod facts;
@@ -19,7 +21,7 @@ const PORTION: u64 = 1 << 20;
 
 /// Model and output
 #[derive(clap::Args)]
-pub(super) struct QuantizeArgs {
+pub struct QuantizeArgs {
     /// Model: a folder with config.json and safetensors, or a GGUF file
     input: PathBuf,
     /// Output, which must not exist: a GGUF file if its name ends with .gguf, else, from a folder, a folder
@@ -29,7 +31,11 @@ pub(super) struct QuantizeArgs {
     dtype: String,
 }
 
-pub(super) async fn run(args: &QuantizeArgs) -> Result<()> {
+/// Stores the model.
+///
+/// # Errors
+/// `bad-option` for a type or an output that is not possible; whatever the model's files cause.
+pub async fn quantize(args: &QuantizeArgs) -> Result<()> {
     let source = Folder::open(&args.input)?;
     let is_gguf = |path: &Path| path.extension().is_some_and(|end| end == "gguf");
     let file = source.list().await?.into_iter().find(|_| is_gguf(&args.input));
