@@ -29,15 +29,17 @@ faults.mtp = (_, response, [, file]) => {
   response.writeHead(content ? 200 : 404).end(content || "");
 };
 
-/** Targets and drafters that were trained for them. */
+/** Targets and drafters that were trained for them. The PARD model is the draft model of the tales with a token as its mask. */
 const DRAFTERS = new URL("../golden/drafters/", import.meta.url);
 faults.drafters = (_, response, path) => {
-  const place = new URL(`./${path.slice(0, -1).join("/")}/`, DRAFTERS);
-  const file = path.at(-1);
-  const tales = new URL("../../models/tales/target/", import.meta.url);
-  const from = file === "tokenizer.json" && path.at(-2) === "target" ? tales : place;
+  const tales = new URL("../../models/tales/", import.meta.url);
+  const [name, file] = [path.slice(0, -1).join("/"), path.at(-1)];
+  const isPard = name === "pard";
+  const place = isPard ? new URL("draft/", tales) : new URL(`./${name}/`, DRAFTERS);
+  const from = file === "tokenizer.json" && path.at(-2) === "target" ? new URL("target/", tales) : place;
   const content = readdirSync(from).includes(file) && readFileSync(new URL(file, from));
-  response.writeHead(content ? 200 : 404).end(content || "");
+  const config = isPard && file === "config.json" && JSON.stringify({ ...JSON.parse(content), pard_token: 4001 });
+  response.writeHead(content ? 200 : 404).end(config || content || "");
 };
 
 /** More weights than a module's memory has room for. */
@@ -165,11 +167,12 @@ export const tests = {
     }
   },
 
-  async "drafters that read their target's state draft on every device, and the text is that of the target alone"() {
+  async "drafters of every kind draft on every device, and the text is that of the target alone"() {
     const golden = (name) => JSON.parse(readFileSync(new URL(name, DRAFTERS), "utf8")).cases;
     for (const [target, assistant_model, origin, { prompt_ids, greedy_ids }] of [
       ["TALES", "/drafters/dflash", "dflash", golden("dflash/dflash.json")[3]],
       ["TALES", "/drafters/dspark", "dspark", golden("dspark/dspark.json")[3]],
+      ["TALES", "/drafters/pard", "draft_model", golden("dflash/dflash.json")[3]],
       ["/drafters/gemma4-assistant/target", "/drafters/gemma4-assistant/assistant", "gemma4_assistant", golden("gemma4-assistant/assistant.json")[0]],
     ])
       for (const device of ["cpu", "webgpu"]) {
