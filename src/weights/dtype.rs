@@ -136,6 +136,17 @@ impl Dtype {
         block::group(self)
     }
 
+    /// Returns the number of groups in a block.
+    pub fn groups_per_block(self) -> usize {
+        self.block().elements / self.group()
+    }
+
+    /// Returns true if weights have offsets.
+    pub fn has_offsets(self) -> bool {
+        let (float, range) = self.floats();
+        range.len() > float.size()
+    }
+
     /// Returns the code for zero if the offset is 0; see [`super::coded`].
     pub fn center(self) -> u8 {
         block::center(self).unwrap_or(128)

@@ -32,7 +32,7 @@ pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{InMemory, Reading, Source, read_small};
-pub use self::widen::{CodedBlock, coded, widen};
+pub use self::widen::{CodedBlock, Scaling, coded, widen};
 
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";

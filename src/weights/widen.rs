@@ -14,8 +14,11 @@ pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
         _ => {
             let CodedBlock { codes, scales, offsets } = coded(dtype, bytes);
             let (group, center) = (dtype.group(), f32::from(dtype.center()));
-            let groups = codes.chunks_exact(group).zip(scales.iter().zip(&offsets));
-            let values = groups.flat_map(|(codes, (scale, offset))| {
+            let shared = dtype.groups_per_block();
+            let values = codes.chunks_exact(group).enumerate().flat_map(|(i, codes)| {
+                let scale = scales.number(i, shared).unwrap_or(0.0);
+                // Adding -0 changes nothing.
+                let offset = offsets.number(i, shared).unwrap_or(-0.0);
                 codes.iter().map(move |&code| scale * (f32::from(code) - center) + offset)
             });
             values.collect()
@@ -29,10 +32,27 @@ pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
 pub struct CodedBlock {
     /// One code per weight.
     pub codes: Vec<u8>,
-    /// One scale per group.
-    pub scales: Vec<f32>,
-    /// One offset per group. -0 if the type has none, so that adding it changes nothing.
-    pub offsets: Vec<f32>,
+    /// Scales of the groups.
+    pub scales: Scaling,
+    /// Offsets of the groups; empty if the type has none.
+    pub offsets: Scaling,
+}
+
+/// Scales or offsets of groups: the base of the group's block, times a factor.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scaling {
+    /// One per block.
+    pub bases: Vec<f32>,
+    /// One per group; empty: all are 1.
+    pub factors: Vec<i8>,
+}
+
+impl Scaling {
+    /// Returns the number of a group; `None`: there is none. `shared`: groups per block.
+    fn number(&self, group: usize, shared: usize) -> Option<f32> {
+        let base = *self.bases.get(group / shared)?;
+        Some(self.factors.get(group).map_or(base, |factor| base * f32::from(*factor)))
+    }
 }
 
 /// Splits stored blocks of a quantised type. Bytes after the last whole block are ignored.
@@ -69,14 +89,16 @@ impl CodedBlock {
             Dtype::Mxfp4 => (block::power(block[0]), None),
             _ => (found.next().unwrap_or(0.0), found.next()),
         };
+        self.scales.bases.push(scale);
+        let groups = dtype.groups_per_block();
         let Factors { scales, mins } = block::factors(dtype, block);
-        for (by, min_by) in scales.into_iter().zip(mins).take(dtype.block().elements / dtype.group()) {
-            self.scales.push(scale * f32::from(by));
-            self.offsets.push(match (dtype, min) {
-                (_, None) => -0.0,
-                (Dtype::Q2K | Dtype::Q4K | Dtype::Q5K, Some(min)) => -(min * f32::from(min_by)),
-                (_, Some(min)) => min,
-            });
+        if groups > 1 {
+            self.scales.factors.extend(&scales[..groups]);
+        }
+        // The mins of types with factors are subtracted.
+        self.offsets.bases.extend(min.map(|min| if groups > 1 { -min } else { min }));
+        if groups > 1 && min.is_some() {
+            self.offsets.factors.extend(mins[..groups].iter().map(|min| *min as i8));
         }
     }
 }

@@ -178,6 +178,12 @@ pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capa
     engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
 }
 
+/// Returns what a layer of the target keeps, in the buffer's layout.
+pub fn kv_words(engine: &GpuBackend, layer: usize) -> Vec<u32> {
+    let buffer = &engine.target().layers()[layer];
+    run(engine.gpu().read_buffer(buffer, 0, buffer.size())).unwrap()
+}
+
 /// Loads models from folders on the CPU, with all threads.
 pub fn cpu_engine(target: &Path, draft: Option<&Path>, capacity: Capacity) -> CpuBackend {
     let processor = Rc::new(Processor::new(None));

@@ -1,7 +1,7 @@
 //! A KV cache that grows while a text is generated does not change a bit of the text.
 
 use common::scenario::Scenario;
-use common::{attention, engine, gpu, path, run};
+use common::{attention, engine, gpu, kv_words, path, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, RoundBuffers, sampler_bytes};
 use foretoken::internals::model::Capacity;
@@ -37,7 +37,7 @@ fn logits_and_cache_are_those_of_a_cache_that_was_whole_before() {
             run(engine.prefill(&text[FIRST + 40..2 * FIRST - 10])).unwrap();
             logits.extend(run(engine.logits(&text[2 * FIRST - 10..], 40)).unwrap());
             let bits: Vec<u32> = logits.into_iter().map(f32::to_bits).collect();
-            (bits, [0, 1, 2].map(|layer| run(engine.kv_words(layer)).unwrap()))
+            (bits, [0, 1, 2].map(|layer| kv_words(&engine, layer)))
         });
         assert!(grown == whole, "{kv_dtype:?}");
     }

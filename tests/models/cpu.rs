@@ -138,8 +138,8 @@ fn products_with_stored_weights() {
         let mut matrix = Matrix::new(cols);
         // Two portions, as files are read.
         let (first, rest) = bytes.split_at(bytes.len() / rows * 3);
-        matrix.push(dtype, first).unwrap();
-        matrix.push(dtype, rest).unwrap();
+        matrix.push(dtype, first);
+        matrix.push(dtype, rest);
         let w = widen(dtype, &bytes);
         let found: Vec<f32> = (0..rows).flat_map(|row| matrix.row(row)).collect();
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
@@ -185,8 +185,8 @@ fn rows_of_several_types_get_their_room_first() {
         let row_bytes = bytes.len() / rows;
         late.reserve(dtype, rows).unwrap();
         for part in bytes.chunks(3 * row_bytes) {
-            early.push(dtype, part).unwrap();
-            late.push(dtype, part).unwrap();
+            early.push(dtype, part);
+            late.push(dtype, part);
         }
         expected.extend(widen(dtype, &bytes));
     }
@@ -257,8 +257,8 @@ fn rows_that_others_have_give_the_same_products() {
         whole.reserve(dtype, rows).unwrap();
         shared.reserve(dtype, rows).unwrap();
         for part in bytes.chunks(37 * row_bytes) {
-            whole.push(dtype, part).unwrap();
-            shared.push(dtype, part).unwrap();
+            whole.push(dtype, part);
+            shared.push(dtype, part);
         }
     }
     assert!(held(&threads).iter().all(|&bytes| bytes > whole.bytes() as f64 / 4.0), "all have a share");

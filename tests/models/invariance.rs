@@ -1,6 +1,6 @@
 //! A token's logits and cached keys and values have the same bits, no matter how they were computed (promise P2).
 
-use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with, path, run};
+use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with, kv_words, path, run};
 use foretoken::KvDtype;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
@@ -37,7 +37,7 @@ fn cache(engine: &GpuBackend, len: usize) -> Vec<u32> {
     for (layer, spec) in spec.layers.iter().enumerate() {
         let Some(attention) = spec.attention() else { continue };
         let (heads, dim) = (attention.own_kv_heads(), attention.head_dim);
-        let words = run(engine.kv_words(layer)).unwrap();
+        let words = kv_words(engine, layer);
         for head in 0..heads {
             for position in 0..len {
                 for i in (0..dim).step_by(per_word) {

@@ -22,6 +22,17 @@ pub(super) enum Floats {
     Bf16(Vec<bf16>),
 }
 
+/// Computes an expression for numbers of any type.
+macro_rules! each {
+    ($floats:expr, $all:ident => $value:expr) => {
+        match $floats {
+            Floats::F32($all) => $value,
+            Floats::F16($all) => $value,
+            Floats::Bf16($all) => $value,
+        }
+    };
+}
+
 impl Floats {
     pub fn new(float: Float) -> Self {
         match float {
@@ -33,20 +44,12 @@ impl Floats {
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::F32(all) => 4 * all.len(),
-            Self::F16(all) => 2 * all.len(),
-            Self::Bf16(all) => 2 * all.len(),
-        }
+        each!(self, all => size_of_val(&all[..]))
     }
 
     /// Makes room for `numbers` more numbers.
     pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
-        match self {
-            Self::F32(all) => all.try_reserve_exact(numbers),
-            Self::F16(all) => all.try_reserve_exact(numbers),
-            Self::Bf16(all) => all.try_reserve_exact(numbers),
-        }
+        each!(self, all => all.try_reserve_exact(numbers))
     }
 
     /// Appends a row, rounded and padded with zeros to its stride.
@@ -61,11 +64,7 @@ impl Floats {
 
     /// Returns all bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::F32(all) => bytemuck::cast_slice(all),
-            Self::F16(all) => bytemuck::cast_slice(all),
-            Self::Bf16(all) => bytemuck::cast_slice(all),
-        }
+        each!(self, all => bytemuck::cast_slice(all))
     }
 
     /// Replaces all bytes. Returns false if the last number is incomplete.
@@ -74,11 +73,7 @@ impl Floats {
             *into = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
             bytes.len().is_multiple_of(size_of::<T>())
         }
-        match self {
-            Self::F32(all) => read_numbers(bytes, all),
-            Self::F16(all) => read_numbers(bytes, all),
-            Self::Bf16(all) => read_numbers(bytes, all),
-        }
+        each!(self, all => read_numbers(bytes, all))
     }
 
     /// Returns true if this is `rows` rows of `width` numbers.
@@ -88,12 +83,7 @@ impl Floats {
 
     /// Keeps the first `rows` rows of `width` numbers.
     pub fn truncate(&mut self, rows: usize, width: usize) {
-        let len = rows * stride(width);
-        match self {
-            Self::F32(all) => all.truncate(len),
-            Self::F16(all) => all.truncate(len),
-            Self::Bf16(all) => all.truncate(len),
-        }
+        each!(self, all => all.truncate(rows * stride(width)));
     }
 
     /// Widens a row and its padding to f32. Unless `all`, every number must be finite.
@@ -113,11 +103,7 @@ impl Floats {
     }
 
     fn len(&self) -> usize {
-        match self {
-            Self::F32(all) => all.len(),
-            Self::F16(all) => all.len(),
-            Self::Bf16(all) => all.len(),
-        }
+        each!(self, all => all.len())
     }
 }
 

@@ -9,7 +9,7 @@ mod wasm;
 mod x86;
 
 use super::simd::{mul_add, unroll};
-use bytemuck::Zeroable;
+use bytemuck::{Pod, Zeroable};
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 pub use dots::Dots;
 #[cfg(target_arch = "wasm32")]
@@ -97,37 +97,33 @@ fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
     halves.map(i32::from)
 }
 
-/// 32 4-bit weights of each of four rows. Word 4 i + row holds weights 16 i to 16 i + 15: eight in the lower halves of its bytes, the
-/// next eight in the upper ones.
-pub type Nibbles = [u64; 8];
-
-/// 32 signed 8-bit weights of each of four rows. Word 4 i + row holds weights 8 i to 8 i + 7.
-pub type ByteWords = [u64; 16];
+/// Words of a block of 4-bit weights, 32 of each of four rows. Word 4 i + row holds weights 16 i to 16 i + 15: eight in the lower halves of
+/// its bytes, the next eight in the upper ones.
+pub const NIBBLE_WORDS: usize = 8;
+/// Words of a block of 8-bit weights, 32 of each of four rows. Word 4 i + row holds weights 8 i to 8 i + 7.
+pub const BYTE_WORDS: usize = 16;
 
 /// Operations on a block of four rows of weights and N of activations. Weights have G scales and offsets per block.
 pub trait Integers: Copy {
     /// One number per row of weights.
-    type Four: Copy + Zeroable;
+    type Four: Pod;
     /// Sums per row of weights.
     type Totals: Copy + Zeroable;
+    /// Codes of a block in bytes.
+    type Codes: Copy;
 
-    fn splat(self, number: f32) -> Self::Four;
-    fn four(self, numbers: &[f32; 4]) -> Self::Four;
+    /// Returns the products of four numbers with twice four factors.
+    fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2];
     /// Returns `a * b + c`.
     fn mul_add(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
-    /// Adds to `totals` the products with weights `scale * code + offset`.
-    fn add_nibbles<const N: usize, const G: usize>(
+    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> Self::Codes;
+    fn bytes(self, words: &[u64; BYTE_WORDS]) -> Self::Codes;
+    /// Adds to `totals` the products with weights `scale * code + offset`. Codes are signed bytes, or `SMALL`: unsigned, and eight products
+    /// per sum fit 16 bits, as with codes up to 32, and with two sums per block up to 64.
+    fn add<const N: usize, const G: usize, const SMALL: bool>(
         self,
         totals: [Self::Totals; N],
-        codes: &Nibbles,
-        weights: FourScales<Self::Four, G>,
-        x: &[Activations; N],
-    ) -> [Self::Totals; N];
-    /// Does the same for 8-bit codes.
-    fn add_bytes<const N: usize, const G: usize>(
-        self,
-        totals: [Self::Totals; N],
-        codes: &ByteWords,
+        codes: Self::Codes,
         weights: FourScales<Self::Four, G>,
         x: &[Activations; N],
     ) -> [Self::Totals; N];
@@ -145,20 +141,58 @@ pub struct FourScales<F, const G: usize> {
 #[derive(Clone, Copy)]
 pub struct Plain;
 
-impl Plain {
+impl Integers for Plain {
+    type Four = [f32; 4];
+    type Totals = [f32; 4];
+    type Codes = [[[i8; 8]; 4]; 4];
+
     #[inline(always)]
-    fn add<const N: usize, const G: usize>(
+    fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
+        let mut products = [*numbers; 2];
+        unroll!(i in 4 => { products[0][i] *= f32::from(factors[0][i]); });
+        unroll!(i in 4 => { products[1][i] *= f32::from(factors[1][i]); });
+        products
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: [f32; 4], b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
+        unroll!(i in 4 => { c[i] = mul_add(a[i], b[i], c[i]); });
+        c
+    }
+
+    #[inline(always)]
+    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> Self::Codes {
+        let both: [[[u8; 8]; 4]; 2] = bytemuck::cast(*words);
+        let mut each = [[[0; 8]; 4]; 4];
+        for (at, each) in each.iter_mut().enumerate() {
+            for row in 0..4 {
+                for i in 0..8 {
+                    each[row][i] = (both[at / 2][row][i] >> (at % 2 * 4) & 15) as i8;
+                }
+            }
+        }
+        each
+    }
+
+    #[inline(always)]
+    fn bytes(self, words: &[u64; BYTE_WORDS]) -> Self::Codes {
+        bytemuck::cast(*words)
+    }
+
+    #[inline(always)]
+    fn add<const N: usize, const G: usize, const SMALL: bool>(
+        self,
         mut totals: [[f32; 4]; N],
-        weights: [[[i8; 8]; 4]; 4],
+        codes: Self::Codes,
         FourScales { scales, offsets }: FourScales<[f32; 4], G>,
         x: &[Activations; N],
     ) -> [[f32; 4]; N] {
         for (totals, x) in totals.iter_mut().zip(x) {
             let mut products = [[0; 4]; 2];
-            for (at, weights) in weights.iter().enumerate() {
-                for (row, weights) in weights.iter().enumerate() {
-                    for (i, weight) in weights.iter().enumerate() {
-                        products[at * G / 4][row] += i32::from(*weight) * i32::from(x.code(8 * at + i));
+            for (at, codes) in codes.iter().enumerate() {
+                for (row, codes) in codes.iter().enumerate() {
+                    for (i, code) in codes.iter().enumerate() {
+                        products[at * G / 4][row] += i32::from(*code) * i32::from(x.code(8 * at + i));
                     }
                 }
             }
@@ -171,58 +205,6 @@ impl Plain {
             }
         }
         totals
-    }
-}
-
-impl Integers for Plain {
-    type Four = [f32; 4];
-    type Totals = [f32; 4];
-
-    #[inline(always)]
-    fn splat(self, number: f32) -> [f32; 4] {
-        [number; 4]
-    }
-
-    #[inline(always)]
-    fn four(self, numbers: &[f32; 4]) -> [f32; 4] {
-        *numbers
-    }
-
-    #[inline(always)]
-    fn mul_add(self, a: [f32; 4], b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
-        unroll!(i in 4 => { c[i] = mul_add(a[i], b[i], c[i]); });
-        c
-    }
-
-    #[inline(always)]
-    fn add_nibbles<const N: usize, const G: usize>(
-        self,
-        totals: [[f32; 4]; N],
-        codes: &Nibbles,
-        weights: FourScales<[f32; 4], G>,
-        x: &[Activations; N],
-    ) -> [[f32; 4]; N] {
-        let both: [[[u8; 8]; 4]; 2] = bytemuck::cast(*codes);
-        let mut each = [[[0; 8]; 4]; 4];
-        for (at, each) in each.iter_mut().enumerate() {
-            for row in 0..4 {
-                for i in 0..8 {
-                    each[row][i] = (both[at / 2][row][i] >> (at % 2 * 4) & 15) as i8;
-                }
-            }
-        }
-        Self::add(totals, each, weights, x)
-    }
-
-    #[inline(always)]
-    fn add_bytes<const N: usize, const G: usize>(
-        self,
-        totals: [[f32; 4]; N],
-        codes: &ByteWords,
-        weights: FourScales<[f32; 4], G>,
-        x: &[Activations; N],
-    ) -> [[f32; 4]; N] {
-        Self::add(totals, bytemuck::cast(*codes), weights, x)
     }
 
     #[inline(always)]

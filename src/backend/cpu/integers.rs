@@ -3,12 +3,12 @@
 
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::instructions::Dots;
-use super::instructions::{Activations, BLOCK, ByteWords, FourScales, Integers, Nibbles, Plain};
+use super::instructions::{Activations, BLOCK, BYTE_WORDS, FourScales, Integers, NIBBLE_WORDS, Plain};
 #[cfg(target_arch = "wasm32")]
 use super::instructions::{Wasm, WidenedPairs};
 use super::rows::Rows;
 use super::simd::{arch, largest, round, unroll};
-use bytemuck::Zeroable;
+use bytemuck::{Zeroable, cast};
 use pulp::{Arch, Simd, WithSimd};
 
 /// Activations in 8 bits [rows, blocks], with a scale per block. Blocks of the rows that are multiplied together are interleaved.
@@ -75,10 +75,22 @@ impl WithSimd for Rounding<'_> {
     }
 }
 
+/// Rows of weights, four at a time.
+pub trait IntegerRows {
+    /// Returns four rows. Inlined into code for this processor.
+    fn four<'a, I: Integers>(
+        &'a self,
+        simd: I,
+        four: usize,
+        expanded: &'a mut [Vec<[f32; 4]>; 2],
+    ) -> IntegerWeights<'a>;
+}
+
 /// Four rows of weights, in blocks: each weight is `scale * (code - center) + offset`.
 #[derive(Clone, Copy)]
 pub struct IntegerWeights<'a> {
-    pub codes: FourRows<'a>,
+    pub codes: &'a [u64],
+    pub kind: CodeKind,
     /// Code of a weight that equals its offset.
     pub center: f32,
     /// Scales of the four rows, one or two per block.
@@ -87,15 +99,19 @@ pub struct IntegerWeights<'a> {
     pub offsets: Option<&'a [[f32; 4]]>,
 }
 
-/// Codes of four rows, in blocks.
+/// Storage of codes.
 #[derive(Clone, Copy)]
-pub enum FourRows<'a> {
-    Nibbles(&'a [Nibbles]),
-    Bytes(&'a [ByteWords]),
+pub enum CodeKind {
+    Nibbles,
+    /// Signed bytes.
+    Bytes,
+    /// Bytes of 5 or 6 bits; see [`Integers::add`].
+    #[cfg(not(target_arch = "wasm32"))]
+    Small,
 }
 
 /// Multiplies rows of weights, four at a time, with each row of activations: [outs / 4, rows, 4].
-pub fn products<'a>(weights: impl Fn(usize) -> IntegerWeights<'a>, x: &Coded, products: &mut [[f32; 4]]) {
+pub fn products(weights: &impl IntegerRows, x: &Coded, products: &mut [[f32; 4]]) {
     match arch() {
         #[cfg(target_arch = "x86_64")]
         Arch::V3(simd) => simd.vectorize(IntegerProducts { simd, weights, x, products }),
@@ -115,12 +131,12 @@ pub fn products<'a>(weights: impl Fn(usize) -> IntegerWeights<'a>, x: &Coded, pr
 
 struct IntegerProducts<'a, I, W> {
     simd: I,
-    weights: W,
+    weights: &'a W,
     x: &'a Coded,
     products: &'a mut [[f32; 4]],
 }
 
-impl<'w, I: Integers, W: Fn(usize) -> IntegerWeights<'w>> pulp::NullaryFnOnce for IntegerProducts<'_, I, W> {
+impl<I: Integers, W: IntegerRows> pulp::NullaryFnOnce for IntegerProducts<'_, I, W> {
     type Output = ();
 
     #[inline(always)]
@@ -129,74 +145,43 @@ impl<'w, I: Integers, W: Fn(usize) -> IntegerWeights<'w>> pulp::NullaryFnOnce fo
     }
 }
 
-impl<'w, I: Integers, W: Fn(usize) -> IntegerWeights<'w>> IntegerProducts<'_, I, W> {
+impl<I: Integers, W: IntegerRows> IntegerProducts<'_, I, W> {
     #[inline(always)]
     fn compute(self) {
         let Self { simd, weights, x, products } = self;
+        let mut expanded = Default::default();
         for (four, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            let weights = weights(four);
-            match weights.codes {
-                FourRows::Nibbles(codes) => weights.multiply(simd, codes, x, products),
-                FourRows::Bytes(codes) => weights.multiply(simd, codes, x, products),
+            let weights = weights.four(simd, four, &mut expanded);
+            match weights.kind {
+                CodeKind::Nibbles => weights.multiply::<I, true, true>(simd, x, products),
+                CodeKind::Bytes => weights.multiply::<I, false, false>(simd, x, products),
+                #[cfg(not(target_arch = "wasm32"))]
+                CodeKind::Small => weights.multiply::<I, false, true>(simd, x, products),
             }
         }
-    }
-}
-
-/// Codes of a block of four rows.
-trait CodeBlock {
-    /// Adds products as [`Integers::add_nibbles`].
-    fn add<I: Integers, const N: usize, const G: usize>(
-        &self,
-        simd: I,
-        totals: [I::Totals; N],
-        weights: FourScales<I::Four, G>,
-        x: &[Activations; N],
-    ) -> [I::Totals; N];
-}
-
-impl CodeBlock for Nibbles {
-    #[inline(always)]
-    fn add<I: Integers, const N: usize, const G: usize>(
-        &self,
-        simd: I,
-        totals: [I::Totals; N],
-        weights: FourScales<I::Four, G>,
-        x: &[Activations; N],
-    ) -> [I::Totals; N] {
-        simd.add_nibbles(totals, self, weights, x)
-    }
-}
-
-impl CodeBlock for ByteWords {
-    #[inline(always)]
-    fn add<I: Integers, const N: usize, const G: usize>(
-        &self,
-        simd: I,
-        totals: [I::Totals; N],
-        weights: FourScales<I::Four, G>,
-        x: &[Activations; N],
-    ) -> [I::Totals; N] {
-        simd.add_bytes(totals, self, weights, x)
     }
 }
 
 impl IntegerWeights<'_> {
     /// Computes products [rows, 4] of the four outputs.
     #[inline(always)]
-    fn multiply<I: Integers, B: CodeBlock>(self, simd: I, codes: &[B], x: &Coded, products: &mut [[f32; 4]]) {
-        if self.scales.len() == codes.len() {
-            self.grouped::<I, B, 1>(simd, codes, x, products);
+    fn multiply<I: Integers, const NIBBLES: bool, const SMALL: bool>(
+        self,
+        simd: I,
+        x: &Coded,
+        products: &mut [[f32; 4]],
+    ) {
+        if self.scales.len() == x.blocks {
+            self.grouped::<I, NIBBLES, SMALL, 1>(simd, x, products);
         } else {
-            self.grouped::<I, B, 2>(simd, codes, x, products);
+            self.grouped::<I, NIBBLES, SMALL, 2>(simd, x, products);
         }
     }
 
     #[inline(always)]
-    fn grouped<I: Integers, B: CodeBlock, const G: usize>(
+    fn grouped<I: Integers, const NIBBLES: bool, const SMALL: bool, const G: usize>(
         self,
         simd: I,
-        codes: &[B],
         x: &Coded,
         products: &mut [[f32; 4]],
     ) {
@@ -204,9 +189,9 @@ impl IntegerWeights<'_> {
         while first < x.len() {
             let (width, products) = (turns(x.len() - first), &mut products[first..]);
             match width {
-                4 => self.with_rows::<I, B, 4, G>(simd, codes, x.turns(first), products),
-                2 => self.with_rows::<I, B, 2, G>(simd, codes, x.turns(first), products),
-                _ => self.with_rows::<I, B, 1, G>(simd, codes, x.turns(first), products),
+                4 => self.with_rows::<I, NIBBLES, SMALL, G, 4>(simd, x.turns(first), products),
+                2 => self.with_rows::<I, NIBBLES, SMALL, G, 2>(simd, x.turns(first), products),
+                _ => self.with_rows::<I, NIBBLES, SMALL, G, 1>(simd, x.turns(first), products),
             }
             first += width;
         }
@@ -214,29 +199,34 @@ impl IntegerWeights<'_> {
 
     /// Multiplies N rows with weights that have G scales per block.
     #[inline(always)]
-    fn with_rows<I: Integers, B: CodeBlock, const N: usize, const G: usize>(
+    fn with_rows<I: Integers, const NIBBLES: bool, const SMALL: bool, const G: usize, const N: usize>(
         self,
         simd: I,
-        codes: &[B],
         x: &[[Activations; N]],
         products: &mut [[f32; 4]],
     ) {
         // Equal lengths, so that blocks need no bounds checks.
-        let (x, scales) = (&x[..codes.len()], &self.scales.as_chunks::<G>().0[..codes.len()]);
-        let offsets = self.offsets.map(|offsets| &offsets.as_chunks::<G>().0[..codes.len()]);
-        let less = simd.splat(-self.center);
+        let (nibbles, bytes): (&[[u64; NIBBLE_WORDS]], &[[u64; BYTE_WORDS]]) = if NIBBLES {
+            (&self.codes.as_chunks().0[..x.len()], &[])
+        } else {
+            (&[], &self.codes.as_chunks().0[..x.len()])
+        };
+        let scales = &self.scales.as_chunks::<G>().0[..x.len()];
+        let offsets = self.offsets.map(|offsets| &offsets.as_chunks::<G>().0[..x.len()]);
+        let less = cast([-self.center; 4]);
         // `[x; N]` would be filled in a loop, and not be kept in registers.
         let mut totals: [I::Totals; N] = Zeroable::zeroed();
-        for (at, codes) in codes.iter().enumerate() {
+        for (at, x) in x.iter().enumerate() {
             let mut weights: FourScales<I::Four, G> = Zeroable::zeroed();
             unroll!(part in G => {
-                weights.scales[part] = simd.four(&scales[at][part]);
+                weights.scales[part] = cast(scales[at][part]);
                 if let Some(offsets) = offsets {
-                    weights.offsets[part] = simd.four(&offsets[at][part]);
+                    weights.offsets[part] = cast(offsets[at][part]);
                 }
                 weights.offsets[part] = simd.mul_add(weights.scales[part], less, weights.offsets[part]);
             });
-            totals = codes.add(simd, totals, weights, &x[at]);
+            let codes = if NIBBLES { simd.nibbles(&nibbles[at]) } else { simd.bytes(&bytes[at]) };
+            totals = simd.add::<N, G, SMALL>(totals, codes, weights, x);
         }
         unroll!(row in N => { products[row] = simd.total(totals[row]); });
     }

@@ -1,16 +1,16 @@
 //! Matrices in the CPU's memory, and their products with rows of activations.
 
 use super::floats::{Floats, multiply_four};
-use super::instructions::BLOCK;
-use super::integers::{self, Coded, FourRows};
+use super::instructions::{BLOCK, Integers, Plain};
+use super::integers::{self, CodeKind, Coded, IntegerRows, IntegerWeights};
 use super::parts::for_each_part;
 use super::rows::{Panels, Rows, stride};
+use super::scales::StoredScales;
 use super::simd::{LANES, arch, widen_codes};
 use crate::options::Arithmetic;
 use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
-use std::iter::repeat_n;
 use std::ops::Range;
 
 /// Highest bit of each of eight bytes.
@@ -43,22 +43,18 @@ enum StoredRows {
 }
 
 /// Codes and scales: weight i of a row is `scale * (code - center) + offset`.
-#[derive(Default)]
 struct Quantised {
-    /// `Nibbles` or `ByteWords` of `instructions` [rows / 4, blocks of a row, 2 or 4, 4].
+    /// [rows / 4, blocks of a row, `NIBBLE_WORDS` or `BYTE_WORDS`]
     codes: Vec<u64>,
     has_nibbles: bool,
-    /// Mask that makes 8-bit codes signed; 0: none.
+    /// Mask that makes 8-bit codes signed; 0: they have 5 or 6 bits.
     signs: u64,
     center: u8,
     /// Weights that share a scale and an offset: a block or half a block.
     group: usize,
-    /// Blocks that share a scale and an offset in the stored format.
-    repeats: usize,
-    /// Scales, four rows interleaved [rows / 4, groups of a row, 4].
-    scales: Vec<[f32; 4]>,
+    scales: StoredScales,
     /// Offsets, as many as scales; `None`: all zero.
-    offsets: Option<Vec<[f32; 4]>>,
+    offsets: Option<StoredScales>,
 }
 
 impl Matrix {
@@ -79,15 +75,16 @@ impl Matrix {
         let last = self.pieces.len().saturating_sub(1);
         match &mut self.piece(last, dtype).stored {
             StoredRows::Floats(floats) => floats.reserve(rows.saturating_mul(width)),
-            StoredRows::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
+            StoredRows::Quantised(Quantised { codes, has_nibbles, scales, offsets, group, .. }) => {
                 codes.try_reserve_exact(fours.saturating_mul(if *has_nibbles { width / 4 } else { width / 2 }))?;
-                scales.try_reserve_exact(fours * (width / *group))
+                scales.reserve(fours, width / *group)?;
+                offsets.as_mut().map_or(Ok(()), |offsets| offsets.reserve(fours, width / *group))
             }
         }
     }
 
     /// Appends rows, given as bytes of `dtype`.
-    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), TryReserveError> {
+    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) {
         let (cols, row_bytes) = (self.cols, dtype.bytes(self.cols as u64));
         let rows = bytes.len() / row_bytes.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
         let begun = self.pieces.iter().rposition(|piece| !piece.rows.is_empty()).unwrap_or(0);
@@ -98,11 +95,10 @@ impl Matrix {
         }
         match &mut piece.stored {
             StoredRows::Floats(floats) => widen(dtype, bytes).chunks_exact(cols).for_each(|row| floats.push(row)),
-            StoredRows::Quantised(quantised) => quantised.push(coded(dtype, bytes), piece.rows.len(), cols)?,
+            StoredRows::Quantised(quantised) => quantised.push(&coded(dtype, bytes), piece.rows.len(), cols),
         }
         piece.rows.end += rows;
         self.rows += rows;
-        Ok(())
     }
 
     /// Returns the next piece of this type from `first` on, or a new one without rows.
@@ -120,7 +116,7 @@ impl Matrix {
         let of = |piece: &RowGroup| match &piece.stored {
             StoredRows::Floats(floats) => floats.bytes(),
             StoredRows::Quantised(Quantised { codes, scales, offsets, .. }) => {
-                8 * codes.len() + 16 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
+                8 * codes.len() + scales.bytes() + offsets.as_ref().map_or(0, StoredScales::bytes)
             }
         };
         self.pieces.iter().map(of).sum::<usize>() as u64
@@ -129,8 +125,20 @@ impl Matrix {
     /// Returns a row as f32.
     pub fn row(&self, row: usize) -> Vec<f32> {
         let Some(piece) = self.pieces.iter().find(|piece| piece.rows.contains(&row)) else { return Vec::new() };
-        let mut values = vec![0.0; stride(self.cols)];
-        piece.stored.widen(row - piece.rows.start, self.cols, &mut values);
+        let (width, row) = (stride(self.cols), row - piece.rows.start);
+        let mut values = match &piece.stored {
+            StoredRows::Floats(floats) => {
+                let mut values = vec![0.0; width];
+                // The reader checked that all are finite.
+                floats.widen(row, &mut values, false);
+                values
+            }
+            StoredRows::Quantised(quantised) => {
+                let mut four = vec![0.0; 4 * width];
+                quantised.widen(row / 4, &mut four, self.cols, &mut Default::default());
+                four[row % 4 * width..][..width].to_vec()
+            }
+        };
         values.truncate(self.cols);
         values
     }
@@ -148,14 +156,15 @@ impl Matrix {
                 StoredRows::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
                     let coded = coded.get_or_insert_with(|| Coded::new(x));
                     for_each_part(&mut products, fours * count, |part, products| {
-                        integers::products(|four| quantised.four(part * fours + four, self.cols), coded, products);
+                        let rows = PartOfRows { quantised, cols: self.cols, first: part * fours };
+                        integers::products(&rows, coded, products);
                     });
                 }
                 StoredRows::Quantised(weights) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
                     for_each_part(&mut products, fours * count, |part, products| {
-                        let first = 4 * fours * part;
-                        arch().dispatch(Widened { weights, cols: self.cols, first, rows: rows.len(), x, products });
+                        let weights = PartOfRows { quantised: weights, cols: self.cols, first: part * fours };
+                        arch().dispatch(Widened { weights, x, products });
                     });
                 }
                 // The reader checked that all are finite.
@@ -184,10 +193,7 @@ impl Matrix {
 
 /// Products of some rows of weights with all rows of x [outs / 4, rows, 4], in f32.
 struct Widened<'a> {
-    weights: &'a Quantised,
-    cols: usize,
-    first: usize,
-    rows: usize,
+    weights: PartOfRows<'a>,
     x: &'a Panels<'a>,
     products: &'a mut [[f32; 4]],
 }
@@ -197,13 +203,11 @@ impl WithSimd for Widened<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weights, cols, first, rows, x, products } = self;
-        let width = stride(cols);
-        let mut four = vec![0.0; 4 * width];
+        let Self { weights: PartOfRows { quantised, cols, first }, x, products } = self;
+        let mut four = vec![0.0; 4 * stride(cols)];
+        let mut expanded = Default::default();
         for (at, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            for (i, to) in four.chunks_exact_mut(width).enumerate() {
-                weights.widen((first + 4 * at + i).min(rows - 1), &mut to[..cols]);
-            }
+            quantised.widen(first + at, &mut four, cols, &mut expanded);
             multiply_four(simd, &four, x, products);
         }
     }
@@ -219,32 +223,20 @@ impl StoredRows {
         };
         Self::Floats(Floats::new(float))
     }
-
-    /// Widens a row and its padding to f32.
-    #[inline(always)]
-    fn widen(&self, row: usize, cols: usize, to: &mut [f32]) {
-        match self {
-            // The reader checked that all are finite.
-            Self::Floats(floats) => floats.widen(row, to, false),
-            Self::Quantised(quantised) => quantised.widen(row, &mut to[..cols]),
-        }
-    }
 }
 
 impl Quantised {
     fn new(dtype: Dtype) -> Self {
+        use weights::Codes::{Eight, Floats, Four, Levels, One, Two};
         let (group, center) = (dtype.group().min(BLOCK), dtype.center());
         let (has_nibbles, signs) = match Format::of_dtype(dtype) {
-            Format::Quantised { codes: weights::Codes::One | weights::Codes::Two | weights::Codes::Four, .. } => {
-                (true, 0)
-            }
-            Format::Quantised {
-                codes: weights::Codes::Eight | weights::Codes::Levels | weights::Codes::Floats,
-                ..
-            } => (false, SIGNS),
+            Format::Quantised { codes: One | Two | Four, .. } => (true, 0),
+            Format::Quantised { codes: Eight | Levels | Floats, .. } => (false, SIGNS),
             _ => (false, 0),
         };
-        Self { has_nibbles, signs, center, group, repeats: dtype.group() / group, ..Self::default() }
+        let scales = || StoredScales::new(dtype.groups_per_block() > 1, dtype.block().elements / group);
+        let offsets = dtype.has_offsets().then(scales);
+        Self { codes: Vec::new(), has_nibbles, signs, center, group, scales: scales(), offsets }
     }
 
     /// Returns the number of 8-byte words of a row in a block.
@@ -252,8 +244,15 @@ impl Quantised {
         if self.has_nibbles { BLOCK / 16 } else { BLOCK / 8 }
     }
 
+    /// Returns the codes of four rows.
+    #[inline(always)]
+    fn codes(&self, four: usize, cols: usize) -> &[u64] {
+        let eights = cols / BLOCK * self.eights() * 4;
+        &self.codes[four * eights..][..eights]
+    }
+
     /// Appends rows to the `rows` existing ones.
-    fn push(&mut self, coded: weights::CodedBlock, rows: usize, cols: usize) -> Result<(), TryReserveError> {
+    fn push(&mut self, coded: &weights::CodedBlock, rows: usize, cols: usize) {
         let weights::CodedBlock { codes, scales, offsets } = coded;
         let (blocks, groups) = (cols / BLOCK, cols / self.group);
         let (eights, fours) = (self.eights(), (rows + codes.len() / cols).div_ceil(4));
@@ -270,57 +269,69 @@ impl Quantised {
                 }
             }
         }
-        let put = |all: &mut [[f32; 4]], numbers: Vec<f32>| {
-            for (i, number) in numbers.into_iter().flat_map(|number| repeat_n(number, self.repeats)).enumerate() {
-                let row = rows + i / groups;
-                all[row / 4 * groups + i % groups][row % 4] = number;
+        self.scales.push(scales, rows, groups);
+        self.offsets.iter_mut().for_each(|all| all.push(offsets, rows, groups));
+    }
+
+    /// Widens four rows to f32, each padded to whole blocks.
+    #[inline(always)]
+    fn widen(&self, four: usize, to: &mut [f32], cols: usize, expanded: &mut [Vec<[f32; 4]>; 2]) {
+        let [scales, offsets] = expanded;
+        let (groups, width, codes) = (cols / self.group, to.len() / 4, self.codes(four, cols));
+        let (center, halves) = (f32::from(self.center), usize::from(self.group == BLOCK));
+        let scales = self.scales.expand(Plain, four, groups, scales);
+        let offsets = if let Some(all) = &self.offsets { all.expand(Plain, four, groups, offsets) } else { &[] };
+        for row in 0..4 {
+            let to = &mut to[row * width..][..cols];
+            for (i, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+                let sixteen = if self.has_nibbles {
+                    let both = codes[4 * i + row];
+                    [both & LOWER, both >> 4 & LOWER]
+                } else {
+                    [codes[8 * i + row] ^ self.signs, codes[8 * i + 4 + row] ^ self.signs]
+                };
+                let (sixteen, group) = ([sixteen[0].to_le(), sixteen[1].to_le()], i >> halves);
+                // Adding -0 changes nothing.
+                let offset = if let Some(four) = offsets.get(group) { four[row] } else { -0.0 };
+                widen_codes(bytemuck::cast(sixteen), center, scales[group][row], offset, to);
             }
+        }
+    }
+}
+
+/// Some rows of a matrix, from the `first`-th four on.
+struct PartOfRows<'a> {
+    quantised: &'a Quantised,
+    cols: usize,
+    first: usize,
+}
+
+impl IntegerRows for PartOfRows<'_> {
+    #[inline(always)]
+    fn four<'a, I: Integers>(
+        &'a self,
+        simd: I,
+        four: usize,
+        expanded: &'a mut [Vec<[f32; 4]>; 2],
+    ) -> IntegerWeights<'a> {
+        let Self { quantised, cols, first } = self;
+        let ([scales, offsets], four, groups) = (expanded, first + four, cols / quantised.group);
+        let kind = match quantised {
+            Quantised { has_nibbles: true, .. } => CodeKind::Nibbles,
+            #[cfg(not(target_arch = "wasm32"))]
+            Quantised { signs: 0, .. } => CodeKind::Small,
+            _ => CodeKind::Bytes,
         };
-        self.scales.resize(fours * groups, [0.0; 4]);
-        put(&mut self.scales, scales);
-        if self.offsets.is_some() || offsets.iter().any(|offset| *offset != 0.0) {
-            let all = self.offsets.get_or_insert_default();
-            all.try_reserve_exact(self.scales.capacity() - all.len())?;
-            all.resize(fours * groups, [-0.0; 4]);
-            put(all, offsets);
-        }
-        Ok(())
-    }
-
-    /// Returns four rows, in blocks. Missing rows have scale zero.
-    #[inline(always)]
-    fn four(&self, four: usize, cols: usize) -> integers::IntegerWeights<'_> {
-        let (eights, groups) = (cols / BLOCK * self.eights() * 4, cols / self.group);
-        let codes = &self.codes[four * eights..][..eights];
-        let groups = four * groups..(four + 1) * groups;
-        integers::IntegerWeights {
-            codes: match self.has_nibbles {
-                true => FourRows::Nibbles(codes.as_chunks().0),
-                false => FourRows::Bytes(codes.as_chunks().0),
+        IntegerWeights {
+            codes: quantised.codes(four, *cols),
+            kind,
+            center: f32::from(quantised.center) - if quantised.signs == 0 { 0.0 } else { 128.0 },
+            scales: quantised.scales.expand(simd, four, groups, scales),
+            offsets: if let Some(all) = &quantised.offsets {
+                Some(all.expand(simd, four, groups, offsets))
+            } else {
+                None
             },
-            center: f32::from(self.center) - if self.signs == 0 { 0.0 } else { 128.0 },
-            scales: &self.scales[groups.clone()],
-            offsets: self.offsets.as_ref().map(|offsets| &offsets[groups]),
-        }
-    }
-
-    /// Widens a row to f32.
-    #[inline(always)]
-    fn widen(&self, row: usize, to: &mut [f32]) {
-        let (groups, eights) = (to.len() / self.group, to.len() / BLOCK * self.eights() * 4);
-        let scales = &self.scales[row / 4 * groups..][..groups];
-        let offsets = self.offsets.as_ref().map(|offsets| &offsets[row / 4 * groups..][..groups]);
-        let codes = &self.codes[row / 4 * eights..][..eights];
-        let center = self.center.into();
-        for (i, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let eight = |at: usize| codes[at * 4 + row % 4];
-            let sixteen = match self.has_nibbles {
-                true => [eight(i) & LOWER, eight(i) >> 4 & LOWER],
-                false => [eight(2 * i) ^ self.signs, eight(2 * i + 1) ^ self.signs],
-            };
-            let group = 16 * i / self.group;
-            let offset = offsets.map_or(-0.0, |offsets| offsets[group][row % 4]);
-            widen_codes(&bytemuck::cast(sixteen.map(u64::to_le)), center, scales[group][row % 4], offset, to);
         }
     }
 }

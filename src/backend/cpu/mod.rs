@@ -20,6 +20,7 @@ mod pass;
 mod pointwise;
 mod processor;
 mod rows;
+mod scales;
 mod share;
 mod simd;
 mod steps;

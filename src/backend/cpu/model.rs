@@ -96,7 +96,7 @@ impl CpuModel {
                             bytes[row * row_bytes..][..row_bytes].copy_from_slice(from);
                         })
                         .await?;
-                        own.push(dtype, &bytes).map_err(full)?;
+                        own.push(dtype, &bytes);
                         loaded(bytes.len() as u64);
                     }
                 }

@@ -20,7 +20,7 @@ pub enum MatrixOp {
     Remove,
     /// [`Matrix::reserve`] for `count` rows of the dtype `kind`. Answer: 1, or 0 if memory is short.
     Reserve,
-    /// [`Matrix::push`] of the question's bytes, of the dtype `kind`. Answer: [`Matrix::bytes`], or -1 if memory is short.
+    /// [`Matrix::push`] of the question's bytes, of the dtype `kind`. Answer: [`Matrix::bytes`].
     Push,
     /// [`Matrix::row`] number `count`, sent with the answer.
     Row,
@@ -94,7 +94,8 @@ impl Share {
             MatrixOp::Push => {
                 let mut bytes = vec![0; length];
                 read(&mut bytes);
-                return Ok(matrix.push(dtype()?, &bytes).map_or(-1.0, |()| matrix.bytes() as f64));
+                matrix.push(dtype()?, &bytes);
+                return Ok(matrix.bytes() as f64);
             }
             MatrixOp::Row => write(cast_slice(&matrix.row(count))),
             MatrixOp::Times => {

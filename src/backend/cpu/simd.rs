@@ -315,8 +315,10 @@ pub fn widen_bf16(from: &[bf16], to: &mut [f32]) {
 
 /// Computes `scale * (code - center) + offset` for 16 codes.
 #[inline(always)]
-pub fn widen_codes(codes: &[u8; 16], center: f32, scale: f32, offset: f32, to: &mut [f32]) {
-    to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * (f32::from(*code) - center) + offset);
+pub fn widen_codes(codes: [u8; 16], center: f32, scale: f32, offset: f32, to: &mut [f32; 16]) {
+    for i in 0..16 {
+        to[i] = scale * (f32::from(codes[i]) - center) + offset;
+    }
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl DistributedMatrix {
     }
 
     /// Appends rows as [`Matrix::push`].
-    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), Full> {
+    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) {
         let row_bytes = dtype.bytes(self.cols as u64).map_or(usize::MAX, |bytes| bytes.max(1) as usize);
         let pushed = self.pushed..self.pushed + bytes.len() / row_bytes;
         for RowSpan { thread, rows, .. } in &self.spans {
@@ -150,15 +150,13 @@ impl DistributedMatrix {
                 Some(shares) if *thread > 0 => {
                     let question = shares.question(MatrixOp::Push, 0).with_dtype(dtype);
                     for part in part.chunks(shares.others.room() / row_bytes * row_bytes) {
-                        let bytes = shares.ask(thread - 1, question, part, &mut []);
-                        self.bytes[*thread] = if bytes < 0.0 { return Err(Full) } else { bytes as u64 };
+                        self.bytes[*thread] = shares.ask(thread - 1, question, part, &mut []) as u64;
                     }
                 }
-                _ => self.own.push(dtype, part)?,
+                _ => self.own.push(dtype, part),
             }
         }
         self.pushed = pushed.end;
-        Ok(())
     }
 
     /// Returns the bytes in memory, other threads included.

@@ -137,12 +137,6 @@ impl GpuBackend {
         }
         Ok(())
     }
-
-    /// Returns what a target layer keeps, in the buffer's layout, for tests.
-    pub async fn kv_words(&self, layer: usize) -> Result<Vec<u32>> {
-        let buffer = &self.target.layers()[layer];
-        self.gpu.read_buffer(buffer, 0, buffer.size()).await
-    }
 }
 
 #[async_trait(?Send)]

@@ -1,14 +1,15 @@
 //! Integer instructions of WebAssembly.
 
 use super::super::simd::mul_add_vectors;
-use super::{Activations, BLOCK, ByteWords, FourScales, Integers, Nibbles, unroll};
+use super::{Activations, BLOCK, BYTE_WORDS, FourScales, Integers, NIBBLE_WORDS, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::wasm::Simd128;
 #[cfg(not(target_feature = "relaxed-simd"))]
 use std::arch::wasm32::u16x8_splat;
 use std::arch::wasm32::{
-    f32x4_convert_i32x4, f32x4_mul, f32x4_splat, i16x8_add, i16x8_shl, i16x8_shr, i32x4_add, i32x4_dot_i16x8,
-    i32x4_extadd_pairwise_i16x8, i32x4_shuffle, i64x2_splat, u8x16_splat, u16x8_shr, v128, v128_and,
+    f32x4_convert_i32x4, f32x4_mul, f32x4_splat, i16x8_add, i16x8_extend_low_i8x16, i16x8_shl, i16x8_shr, i32x4_add,
+    i32x4_dot_i16x8, i32x4_extadd_pairwise_i16x8, i32x4_extend_high_i16x8, i32x4_extend_low_i16x8, i32x4_shuffle,
+    i64x2_splat, u8x16_splat, u16x8_shr, v128, v128_and,
 };
 #[cfg(target_feature = "relaxed-simd")]
 use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_relaxed_dot_i8x16_i7x16};
@@ -46,18 +47,7 @@ impl<M: Multiply> Wasm<M> {
     }
 
     #[inline(always)]
-    fn eights(self, codes: &Nibbles) -> Eights {
-        let [a, b, c, d]: [v128; 4] = cast(*codes);
-        [
-            [v128_and(a, self.low), v128_and(b, self.low)],
-            [v128_and(u16x8_shr(a, 4), self.low), v128_and(u16x8_shr(b, 4), self.low)],
-            [v128_and(c, self.low), v128_and(d, self.low)],
-            [v128_and(u16x8_shr(c, 4), self.low), v128_and(u16x8_shr(d, 4), self.low)],
-        ]
-    }
-
-    #[inline(always)]
-    fn add<const G: usize>(
+    fn add_scaled<const G: usize>(
         self,
         total: v128,
         products: v128,
@@ -74,15 +64,13 @@ impl<M: Multiply> Wasm<M> {
 impl<M: Multiply> Integers for Wasm<M> {
     type Four = v128;
     type Totals = v128;
+    type Codes = Eights;
 
     #[inline(always)]
-    fn splat(self, number: f32) -> v128 {
-        f32x4_splat(number)
-    }
-
-    #[inline(always)]
-    fn four(self, numbers: &[f32; 4]) -> v128 {
-        cast(*numbers)
+    fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
+        let (numbers, factors) = (cast(*numbers), i16x8_extend_low_i8x16(i64x2_splat(cast(*factors))));
+        let [low, high] = [i32x4_extend_low_i16x8(factors), i32x4_extend_high_i16x8(factors)];
+        cast([f32x4_mul(numbers, f32x4_convert_i32x4(low)), f32x4_mul(numbers, f32x4_convert_i32x4(high))])
     }
 
     #[inline(always)]
@@ -91,36 +79,36 @@ impl<M: Multiply> Integers for Wasm<M> {
     }
 
     #[inline(always)]
-    fn add_nibbles<const N: usize, const G: usize>(
-        self,
-        mut totals: [v128; N],
-        codes: &Nibbles,
-        weights: FourScales<v128, G>,
-        x: &[Activations; N],
-    ) -> [v128; N] {
-        let codes = self.eights(codes);
-        unroll!(i in N => {
-            // Loads activations row by row: those of all rows do not fit the registers.
-            black_box(());
-            let products = self.multiply.nibbles::<G>(codes, &x[i]);
-            unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
-        });
-        totals
+    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> Eights {
+        let [a, b, c, d]: [v128; 4] = cast(*words);
+        [
+            [v128_and(a, self.low), v128_and(b, self.low)],
+            [v128_and(u16x8_shr(a, 4), self.low), v128_and(u16x8_shr(b, 4), self.low)],
+            [v128_and(c, self.low), v128_and(d, self.low)],
+            [v128_and(u16x8_shr(c, 4), self.low), v128_and(u16x8_shr(d, 4), self.low)],
+        ]
     }
 
     #[inline(always)]
-    fn add_bytes<const N: usize, const G: usize>(
+    fn bytes(self, words: &[u64; BYTE_WORDS]) -> Eights {
+        cast(*words)
+    }
+
+    #[inline(always)]
+    fn add<const N: usize, const G: usize, const SMALL: bool>(
         self,
         mut totals: [v128; N],
-        codes: &ByteWords,
+        codes: Eights,
         weights: FourScales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
-        let codes = self.multiply.prepared(cast(*codes));
+        let codes = if SMALL { codes } else { self.multiply.prepared(codes) };
         unroll!(i in N => {
+            // Loads activations row by row: those of all rows do not fit the registers.
             black_box(());
-            let products = self.multiply.bytes::<G>(codes, &x[i]);
-            unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
+            let products =
+                if SMALL { self.multiply.nibbles::<G>(codes, &x[i]) } else { self.multiply.bytes::<G>(codes, &x[i]) };
+            unroll!(part in G => { totals[i] = self.add_scaled(totals[i], products[part], weights, part, &x[i]); });
         });
         totals
     }

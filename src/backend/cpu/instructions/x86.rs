@@ -1,6 +1,6 @@
 //! Integer instructions of x86-64 with AVX2.
 
-use super::{Activations, ByteWords, FourScales, Integers, Nibbles, unroll};
+use super::{Activations, BYTE_WORDS, FourScales, Integers, NIBBLE_WORDS, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::x86::V3;
 use std::arch::x86_64::{__m128, __m256, __m256i};
@@ -9,15 +9,12 @@ impl Integers for V3 {
     type Four = __m128;
     /// Two sums per row of weights.
     type Totals = __m256;
+    type Codes = [__m256i; 4];
 
     #[inline(always)]
-    fn splat(self, number: f32) -> __m128 {
-        self.sse._mm_set1_ps(number)
-    }
-
-    #[inline(always)]
-    fn four(self, numbers: &[f32; 4]) -> __m128 {
-        cast(*numbers)
+    fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
+        let factors = self.avx2._mm256_cvtepi8_epi32(self.sse2._mm_set1_epi64x(cast(*factors)));
+        cast(self.avx._mm256_mul_ps(cast([*numbers; 2]), self.avx._mm256_cvtepi32_ps(factors)))
     }
 
     #[inline(always)]
@@ -26,53 +23,46 @@ impl Integers for V3 {
     }
 
     #[inline(always)]
-    fn add_nibbles<const N: usize, const G: usize>(
-        self,
-        mut totals: [__m256; N],
-        codes: &Nibbles,
-        weights: FourScales<__m128, G>,
-        x: &[Activations; N],
-    ) -> [__m256; N] {
-        let (both, low, avx2): ([__m256i; 2], _, _) = (cast(*codes), cast([15u8; 32]), self.avx2);
-        let weights = Eight::new(self, weights);
-        let codes = [
+    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> [__m256i; 4] {
+        let (both, low, avx2): ([__m256i; 2], _, _) = (cast(*words), cast([15u8; 32]), self.avx2);
+        [
             avx2._mm256_and_si256(both[0], low),
             avx2._mm256_and_si256(avx2._mm256_srli_epi16::<4>(both[0]), low),
             avx2._mm256_and_si256(both[1], low),
             avx2._mm256_and_si256(avx2._mm256_srli_epi16::<4>(both[1]), low),
-        ];
-        unroll!(i in N => {
-            let mut products: [__m256i; G] = Zeroable::zeroed();
-            // The sum of eight products with 4-bit codes fits 16 bits.
-            unroll!(at in 4 => {
-                let pairs = avx2._mm256_maddubs_epi16(codes[at], eight(self, &x[i], at));
-                products[at * G / 4] = avx2._mm256_add_epi16(products[at * G / 4], pairs);
-            });
-            unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], cast([1i16; 16])); });
-            totals[i] = weights.add(self, totals[i], products, &x[i]);
-        });
-        totals
+        ]
     }
 
     #[inline(always)]
-    fn add_bytes<const N: usize, const G: usize>(
+    fn bytes(self, words: &[u64; BYTE_WORDS]) -> [__m256i; 4] {
+        cast(*words)
+    }
+
+    #[inline(always)]
+    fn add<const N: usize, const G: usize, const SMALL: bool>(
         self,
         mut totals: [__m256; N],
-        codes: &ByteWords,
+        codes: [__m256i; 4],
         weights: FourScales<__m128, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
-        let (codes, avx2): ([__m256i; 4], _) = (cast(*codes), self.avx2);
-        let weights = Eight::new(self, weights);
+        let (avx2, ones, weights) = (self.avx2, cast([1i16; 16]), Eight::new(self, weights));
         unroll!(i in N => {
             let mut products: [__m256i; G] = Zeroable::zeroed();
             unroll!(at in 4 => {
-                // Activations take the weights' signs. Two products of 128 and 127 sum to less than 2^15.
-                let signed = avx2._mm256_sign_epi8(eight(self, &x[i], at), codes[at]);
-                let pairs = avx2._mm256_maddubs_epi16(avx2._mm256_abs_epi8(codes[at]), signed);
-                let fours = avx2._mm256_madd_epi16(pairs, cast([1i16; 16]));
-                products[at * G / 4] = avx2._mm256_add_epi32(products[at * G / 4], fours);
+                let (x, product) = (eight(self, &x[i], at), &mut products[at * G / 4]);
+                *product = if SMALL {
+                    avx2._mm256_add_epi16(*product, avx2._mm256_maddubs_epi16(codes[at], x))
+                } else {
+                    // Activations take the weights' signs. Two products of 128 and 127 sum to less than 2^15.
+                    let signed = avx2._mm256_sign_epi8(x, codes[at]);
+                    let pairs = avx2._mm256_maddubs_epi16(avx2._mm256_abs_epi8(codes[at]), signed);
+                    avx2._mm256_add_epi32(*product, avx2._mm256_madd_epi16(pairs, ones))
+                };
             });
+            if SMALL {
+                unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], ones); });
+            }
             totals[i] = weights.add(self, totals[i], products, &x[i]);
         });
         totals
