@@ -1,4 +1,4 @@
-//! Copies the shaders without comments and most spaces, because pages download them.
+//! Copies the shaders without comments and most spaces, because pages download them. Each fragment becomes a file.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -28,10 +28,15 @@ fn main() -> io::Result<()> {
             if path.is_dir() {
                 continue;
             }
+            // A file is one fragment, or several, each after a line with its name.
             let source = fs::read_to_string(&path)?;
-            let code = source.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
-            let lines: Vec<String> = code.filter(|line| !line.is_empty()).map(without_spaces).collect();
-            fs::write(Path::new(&out).join(&path), lines.join("\n"))?;
+            for part in source.split("// Fragment ").filter(|part| !part.is_empty()) {
+                let (name, code) = part.split_once('\n').filter(|_| part.len() < source.len()).unwrap_or(("", part));
+                let path = if name.is_empty() { path.clone() } else { path.with_file_name(format!("{name}.wgsl")) };
+                let code = code.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
+                let lines: Vec<String> = code.filter(|line| !line.is_empty()).map(without_spaces).collect();
+                fs::write(Path::new(&out).join(path), lines.join("\n"))?;
+            }
         }
     }
     Ok(())

@@ -38,12 +38,19 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Returns the WGSL files of a folder: name without extension, and text.
+/// Returns the kernels or fragments of a folder: name and text. A file holds one, or several after lines with their names.
 fn files(folder: &str) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let stems = names.filter_map(|name| Some(name.strip_suffix(".wgsl")?.to_owned()));
-    stems.map(|stem| (stem.clone(), read(&format!("{folder}/{stem}.wgsl")))).collect()
+    let parts = stems.flat_map(|stem| {
+        let text = read(&format!("{folder}/{stem}.wgsl"));
+        assert!(text.lines().count() <= LINES, "{stem} has more than {LINES} lines");
+        let parts: Vec<_> = text.split("// Fragment ").skip(1).map(|part| part.split_once('\n').unwrap()).collect();
+        let parts: Vec<_> = parts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        if parts.is_empty() { vec![(stem, text)] } else { parts }
+    });
+    parts.collect()
 }
 
 #[test]
@@ -167,7 +174,6 @@ fn every_file_is_used_and_described() {
         let entry = format!("- `{name}`: ");
         let described = readme.lines().filter(|line| line.starts_with(&entry)).count();
         assert_eq!(described, 1, "descriptions of {name} in shaders/README.md");
-        assert!(text.lines().count() <= LINES, "{name} has more than {LINES} lines");
     }
 }
 
@@ -181,7 +187,7 @@ fn every_fragment_is_in_the_table_of_its_kind() {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(quoted).collect();
         let [_, names, files] = &cells[..] else { continue };
         for file in files {
-            let text = fragments.get(file).unwrap_or_else(|| panic!("shaders/lib has no {file}.wgsl"));
+            let text = fragments.get(file).unwrap_or_else(|| panic!("shaders/lib has no {file}"));
             let defines = |kind: &str, name: &String| {
                 text.match_indices(&format!("{kind} {name}")).any(|(at, found)| {
                     let after = text[at + found.len()..].chars().next();
@@ -190,7 +196,7 @@ fn every_fragment_is_in_the_table_of_its_kind() {
             };
             for name in names {
                 let found = ["fn", "struct", "alias", "const"].iter().any(|kind| defines(kind, name));
-                assert!(found, "{file}.wgsl does not define {name}");
+                assert!(found, "{file} does not define {name}");
             }
             listed.insert(file.clone(), ());
         }

@@ -1,3 +1,32 @@
+// Fragment sum_threads
+var<workgroup> summands: array<f32, THREADS>;
+fn sum_threads(value: f32, one: f32, thread: u32) -> f32 {
+    summands[thread] = value;
+    workgroupBarrier();
+    for (var half = THREADS / 2u; half > 0u; half /= 2u) {
+        if (thread < half) {
+            summands[thread] = fma(summands[thread + half], one, summands[thread]);
+        }
+        workgroupBarrier();
+    }
+    return summands[0];
+}
+
+// Fragment max_threads
+var<workgroup> maxima: array<f32, THREADS>;
+fn max_threads(value: f32, thread: u32) -> f32 {
+    maxima[thread] = value;
+    workgroupBarrier();
+    for (var half = THREADS / 2u; half > 0u; half /= 2u) {
+        if (thread < half) {
+            maxima[thread] = max(maxima[thread], maxima[thread + half]);
+        }
+        workgroupBarrier();
+    }
+    return maxima[0];
+}
+
+// Fragment find
 const SEGMENTS = THREADS / 16u;
 
 struct Element {

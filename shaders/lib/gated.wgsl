@@ -1,3 +1,0 @@
-fn gated(gate: f32, up: f32) -> f32 {
-    return activate(gate) * up;
-}

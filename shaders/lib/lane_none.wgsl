@@ -1,4 +1,0 @@
-alias Lane = u32;
-fn lane_of(chunk: u32) -> Lane {
-    return 0u;
-}

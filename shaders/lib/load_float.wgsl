@@ -1,4 +1,0 @@
-alias Raw = vec4u;
-fn load_raw(first: First, planes: Planes, chunk: u32) -> Raw {
-    return weights[unit(first, chunk)];
-}

@@ -1,4 +1,0 @@
-fn activate(v: f32) -> f32 {
-    let positive = max(v, 0.0);
-    return positive * positive;
-}
