@@ -899,6 +899,57 @@ fn simulations_refuse_what_cannot_be() {
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
 }
 
+/// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation. With one lookahead for
+/// both they predict about the published gain; counted as the authors' simulator counts, as much or more.
+#[test]
+fn published_pairs_gain_about_what_was_published() {
+    let pairs = path("benches/dsi_pairs.json");
+    let table = json(&["simulate", "table", "--pairs", pairs.to_str().unwrap(), "--repeats", "300"]);
+    let mut compared = 0;
+    for row in table["rows"].as_array().unwrap() {
+        let of = |key: &str| row[key].as_f64().unwrap();
+        assert!(of("ratio") > 1.0 && of("ratio_of_1") >= of("ratio"), "{row}");
+        assert!(of("ratio_of_authors") > of("ratio"), "{row}");
+        let Some(published) = row["published_ratio"].as_f64() else { continue };
+        compared += 1;
+        assert!(of("ratio") < published && of("ratio_of_authors") > 0.85 * published, "{row}");
+        for ratio in [of("ratio_of_1"), of("ratio_of_same")] {
+            assert!((ratio / published - 1.0).abs() < 0.1, "{row}");
+        }
+    }
+    assert_eq!(compared, 2);
+}
+
+#[test]
+fn damaged_pairs_name_row_and_field() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("pairs.json");
+    let assert_bad = |text: &str, says: &str| {
+        std::fs::write(&file, text).unwrap();
+        let args = ["simulate", "table", "--pairs", file.to_str().unwrap()];
+        assert_fails(&args, 1, "bad-config", &["pairs.json", says]);
+    };
+    let good = r#"{"target_latency_ms": 30, "drafter_latency_ms": 3, "acceptance": 0.8, "target_ttft_ms": 60,
+        "drafter_ttft_ms": 6, "tokens": 50}"#;
+    for (from, to, field) in [
+        ("0.8", "1.5", "acceptance"),
+        ("0.8", "\"high\"", "acceptance"),
+        ("50", "0", "tokens"),
+        ("50", "2.5", "tokens"),
+        ("50", "1e300", "tokens"),
+        ("target_latency_ms", "target_latency", "target_latency_ms"),
+        ("3,", "-3,", "drafter_latency_ms"),
+        ("6,", "null,", "drafter_ttft_ms"),
+        ("{", "{\"name\": 5,", "name"),
+    ] {
+        assert!(good.contains(from));
+        assert_bad(&format!("[{good}, {}]", good.replacen(from, to, 1)), &format!("row 2: {field}"));
+    }
+    for text in ["", "[", "{}", "[]", "[3]", "null"] {
+        assert_bad(text, "");
+    }
+}
+
 /// Returns the answer to a chat that the tales target ends by itself, within 400 tokens.
 fn answer(model: &Path) -> Value {
     let model = model.to_str().unwrap();

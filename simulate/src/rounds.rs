@@ -21,6 +21,13 @@ impl Pass {
     }
 }
 
+/// Returns the total latency of a schedule.
+pub(super) fn total(schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> f64 {
+    let mut total = 0.0;
+    schedule(&mut |pass| total += pass.total());
+    total
+}
+
 /// Forwards of a text. The first one of each model reads the prompt.
 struct Forwards<'a> {
     cell: &'a Cell,

@@ -60,6 +60,16 @@ pub(super) struct Timeline {
     tokens: usize,
 }
 
+fn ratio(name: &str) -> Result<Ratio> {
+    let names = ["si_plain", "dsi_si", "dsi_plain", "dsi_best"];
+    let found = names.iter().zip(Ratio::ALL).find(|(known, _)| **known == name);
+    found.map(|(_, ratio)| ratio).ok_or_else(|| Error::BadOption {
+        option: "which".into(),
+        value: name.into(),
+        allowed: names.join(", "),
+    })
+}
+
 fn defaults() -> GridOptions {
     GridOptions::default()
 }
@@ -67,7 +77,7 @@ fn defaults() -> GridOptions {
 pub(super) fn heatmap(args: &Heatmap, json: bool) -> Result<(), Failure> {
     let ratios = match args.which.as_deref() {
         None => Ratio::ALL.to_vec(),
-        Some(name) => vec![name.parse()?],
+        Some(name) => vec![ratio(name)?],
     };
     let Heatmap { columns, rows, lookahead, sp_degree, tokens, repeats, seed, .. } = *args;
     let grid = grid(GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed })?;

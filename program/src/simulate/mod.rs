@@ -7,7 +7,7 @@ mod table;
 use super::{Failure, count, print_json};
 use foretoken::{Error, Result};
 use foretoken_simulate::offline::{Lookaheads, Means, best_means, means};
-use foretoken_simulate::online::{Measured, OnlineTimes, measure};
+use foretoken_simulate::online::{OnlineTimes, measure};
 use foretoken_simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -235,7 +235,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
     let draws = Draws::new(cell.tokens, args.repeats, args.pair.seed)?.with_matches(&args.pair.match_lengths);
     let (used, added) = args.pair.means(&cell, args.repeats, &draws)?;
     let measured = measure(&cell, used.lookaheads, &draws)?;
-    let Measured { plain, si, dsi, pearl } = measured;
+    let Means { plain, si, dsi, pearl } = measured;
     if json {
         #[derive(Serialize)]
         struct Report {
@@ -245,7 +245,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
             dsi: f64,
             pearl: f64,
             /// Totals, with times to the first token and per later token.
-            times: Measured,
+            times: Means<OnlineTimes>,
             /// Result of the offline simulation for the same draws; the difference is the cost of scheduling.
             offline: Means,
             #[serde(flatten)]

@@ -84,7 +84,14 @@ pub fn timeline(cell: &Cell, seed: u64, unit: &str) -> Result<String> {
     for (place, accepted) in marks {
         svg.rect(place - 2.0, lane(lanes - 1), 4.0, BAR, if accepted { "ft-accepted" } else { "ft-target" });
     }
-    legend(&mut svg, foot + 48.0);
+    let items = [
+        ("ft-draft", "drafts token n"),
+        ("ft-verify", "verifies tokens n–m"),
+        ("ft-verify ft-off ft-s-quiet", "cancelled"),
+        ("ft-accepted", "accepted token"),
+        ("ft-target", "the target's own token"),
+    ];
+    svg.legend(LEFT, foot + 48.0, items);
     Ok(svg.finish())
 }
 
@@ -109,19 +116,4 @@ fn tick(total: f64) -> f64 {
     let power = 10f64.powf((total / 10.0).log10().floor());
     let fits = |step: &f64| total / step <= 12.0;
     [1.0, 2.0, 5.0, 10.0].map(|step| step * power).into_iter().find(fits).unwrap_or(total)
-}
-
-fn legend(svg: &mut Svg, y: f64) {
-    let mut x = LEFT;
-    for (class, says) in [
-        ("ft-draft", "drafts token n"),
-        ("ft-verify", "verifies tokens n–m"),
-        ("ft-verify ft-off ft-s-quiet", "cancelled"),
-        ("ft-accepted", "accepted token"),
-        ("ft-target", "the target's own token"),
-    ] {
-        svg.rect(x, y - 9.0, 12.0, 11.0, class);
-        svg.text(x + 17.0, y, Anchor::Start, "ft-quiet", says);
-        x += 34.0 + says.chars().count() as f64 * 6.4;
-    }
 }
