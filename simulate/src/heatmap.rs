@@ -1,7 +1,7 @@
 //! Ratios of latencies over a grid of drafter latencies and acceptances.
 
 use super::offline::{Lookaheads, Means, best_means, means};
-use super::{Cell, Draws, Latency, check};
+use super::{Cell, Draws, Latency, check, lookahead_for};
 use foretoken::Result;
 use serde::Serialize;
 
@@ -80,6 +80,15 @@ pub struct Grid {
     pub acceptances: Vec<f64>,
     /// Means in target latencies, one row of cells per acceptance.
     pub cells: Vec<Means>,
+}
+
+impl Grid {
+    /// Returns whether the servers keep up with the drafter of a column (equation 1 of the paper). With a good lookahead for each schedule,
+    /// no column is left out.
+    pub fn keeps_up(&self, column: usize) -> bool {
+        let least = lookahead_for(1.0, self.drafter_latencies[column], self.options.sp_degree);
+        self.options.lookahead.is_none_or(|lookahead| lookahead >= least)
+    }
 }
 
 /// Simulates every cell of a grid.

@@ -1,6 +1,6 @@
 //! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
-use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken_simulate::heatmap::{self, GridOptions, Ratio, grid};
 use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
 use foretoken_simulate::online::measure;
 use foretoken_simulate::{
@@ -310,6 +310,11 @@ fn pictures_are_drawn() {
     for ratio in Ratio::ALL {
         assert!(all.contains(ratio.title()));
     }
+    // Seven servers with a lookahead of 1 need a drafter latency of 1/7 or more.
+    let fixed = GridOptions { lookahead: Some(1), columns: 10, rows: 2, repeats: 5, ..GridOptions::default() };
+    let fixed = heatmap::grid(fixed).unwrap();
+    assert_eq!((0..10).filter(|&column| fixed.keeps_up(column)).count(), 9);
+    assert!(!all.contains("equation 1") && picture::heatmaps(&fixed, &Ratio::ALL, 2).contains("equation 1"));
     for sp_degree in [1, 3, 12] {
         let cell = Cell { sp_degree, ..cell(0.2, 0.8, lookahead_for(1.0, 0.2, sp_degree), 1) };
         let timeline = picture::timeline(&cell, 1, "ms").unwrap();
