@@ -834,6 +834,16 @@ fn simulations_print_their_latencies_and_parameters() {
     }
     let pairs = path("benches/dsi_pairs.json");
     let table = ["simulate", "table", "--repeats", "10", "--pairs", pairs.to_str().unwrap()];
+    let timeline =
+        ["simulate", "timeline", "--lookahead", "1", "--acceptance", "1", "--tokens", "8", "--sp-degree", "8"];
+    let timeline = [&timeline[..], &["--target-latency", "100", "--drafter-latency", "14"]].concat();
+    let told = json(&timeline);
+    assert_keys(&told, &["ticks", "plain", "si", "dsi", "lookahead", "acceptance"]);
+    assert_eq!(told["si"]["tokens"], serde_json::json!([0, 0, 2, 4, 6, 8, 8, 8, 8]));
+    for (schedule, latency) in [("plain", 800), ("si", 456), ("dsi", 198)] {
+        assert_eq!(told[schedule]["latency"].as_f64().unwrap().round(), f64::from(latency));
+        assert_eq!(told[schedule]["emitted"].as_array().unwrap().len(), 8);
+    }
     let cluster = ["simulate", "cluster", "--users", "1,40", "--tokens", "10"];
     let told = json(&cluster);
     assert_eq!(told["points"][1]["users"], 40);
@@ -857,6 +867,7 @@ fn simulations_draw() {
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2", "--which", "dsi_si"],
         &["timeline", "--sp-degree", "2"],
         &["cluster", "--users", "1,9", "--tokens", "10"],
+        &["timeline", "--match-lengths", "3,0"],
     ] {
         json(&[&["simulate"], args, &["--out", file]].concat());
         assert!(std::fs::read_to_string(&out).unwrap().starts_with("<svg"), "{args:?}");

@@ -18,9 +18,11 @@ pub mod offline;
 pub mod online;
 pub mod picture;
 mod rounds;
+mod traces;
 
 pub use draws::Draws;
 pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si, si_of_authors};
+pub use traces::{Trace, Traces};
 
 use foretoken::dsi::DsiCosts;
 use foretoken::{Error, Result};

@@ -61,7 +61,7 @@ fn milliseconds(value: f64) -> Duration {
 /// Measures a schedule of rounds.
 fn watch(cell: &Cell, schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> OnlineTimes {
     let (began, mut first) = (Instant::now(), None);
-    schedule(&mut |Pass { draft, verify, overlapped }| {
+    schedule(&mut |Pass { draft, verify, overlapped, .. }| {
         if overlapped {
             thread::scope(|scope| {
                 scope.spawn(|| thread::sleep(milliseconds(draft)));

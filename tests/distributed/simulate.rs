@@ -4,8 +4,8 @@ use foretoken_simulate::heatmap::{self, GridOptions, Ratio, grid};
 use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
 use foretoken_simulate::online::measure;
 use foretoken_simulate::{
-    Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, lookahead_for, picture, si,
-    si_of_authors,
+    Cell, Draws, Latency, Trace, Traces, acceptance_from_matches, best_lookahead, expected_si, lookahead_for, picture,
+    si, si_of_authors,
 };
 use serde_json::Value;
 
@@ -317,8 +317,49 @@ fn pictures_are_drawn() {
     assert!(!all.contains("equation 1") && picture::heatmaps(&fixed, &Ratio::ALL, 2).contains("equation 1"));
     for sp_degree in [1, 3, 12] {
         let cell = Cell { sp_degree, ..cell(0.2, 0.8, lookahead_for(1.0, 0.2, sp_degree), 1) };
-        let timeline = picture::timeline(&cell, 1, "ms").unwrap();
+        let timeline = picture::timeline(&Traces::new(&cell, &draws(1)).unwrap(), "ms");
         assert_svg(&timeline);
         assert!(timeline.contains(&format!("server {sp_degree}")) && timeline.contains("emitted"));
+    }
+}
+
+/// The example of the paper's figure 1: a drafter that takes 14 % of the target's time, with a lookahead of 1.
+#[test]
+fn tokens_are_counted_over_time_with_one_lookahead() {
+    for (acceptance, latencies, counts) in [
+        (1.0, [8.0, 4.56, 1.98], [[1, 2, 3, 4, 5, 6, 7, 8], [0, 2, 4, 6, 8, 8, 8, 8], [1, 8, 8, 8, 8, 8, 8, 8]]),
+        (0.0, [8.0, 8.98, 8.0], [[1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8]]),
+    ] {
+        let cell = Cell { tokens: 8, ..cell(0.14, acceptance, 1, 8) };
+        let traces = Traces::new(&cell, &Draws::new(8, 1, 1).unwrap()).unwrap();
+        let ticks = traces.ticks();
+        assert_eq!(ticks[..9], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        for ((trace, latency), counts) in
+            [&traces.plain, &traces.si, &traces.dsi].into_iter().zip(latencies).zip(counts)
+        {
+            assert!((trace.latency() - latency).abs() < 1e-9, "{} instead of {latency}", trace.latency());
+            assert_eq!(ticks[1..9].iter().map(|&tick| trace.tokens_at(tick)).collect::<Vec<_>>(), counts);
+        }
+    }
+}
+
+#[test]
+fn traces_add_up() {
+    for (drafter, acceptance, lookahead, sp_degree) in
+        [(0.1, 0.8, 2, 5), (0.3, 0.5, 4, 1), (1.5, 0.9, 3, 2), (0.02, 1.0, 20, 3)]
+    {
+        let cell = Cell { target: Latency { ttft: 3.0, tpot: 1.0 }, ..cell(drafter, acceptance, lookahead, sp_degree) };
+        let (texts, all) = (draws(1), |trace: &Trace| trace.emitted.iter().map(|&(time, _)| time).collect::<Vec<_>>());
+        let traces = Traces::new(&cell, &texts).unwrap();
+        let means = means(&cell, Lookaheads::all(lookahead), &texts).unwrap();
+        for (trace, latency) in [(&traces.plain, means.plain), (&traces.si, means.si), (&traces.dsi, means.dsi)] {
+            assert!((trace.latency() - latency).abs() < 1e-9, "{} instead of {latency} in {cell:?}", trace.latency());
+            let times = all(trace);
+            assert!(times.len() == 50 && times.is_sorted(), "{times:?}");
+            assert!(trace.spans.iter().all(|span| span.from <= span.to && span.to <= latency + 1e-9));
+        }
+        let ticks = traces.ticks();
+        assert!((5..=13).contains(&ticks.len()) && *ticks.last().unwrap() <= traces.end() + 1e-9, "{ticks:?}");
+        assert!(traces.end() <= 2.0 * traces.plain.latency());
     }
 }

@@ -40,7 +40,8 @@ enum SimulateCommand {
     /// Draw ratios of the schedules' latencies, over drafter latencies and acceptances, as SVG
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Heatmap(draw::Heatmap),
-    /// Draw one run of DSI as SVG: drafting, verification, cancelled tasks; latencies in milliseconds
+    /// Count the tokens of plain decoding, SI and DSI over time for one text with one lookahead, and draw them as SVG; latencies in
+    /// milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Timeline(draw::Timeline),
     /// Compare drafting in the servers, on the users' devices and not at all, for many users of a few servers; times in milliseconds
