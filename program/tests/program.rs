@@ -852,7 +852,8 @@ fn simulations_print_their_latencies_and_parameters() {
         &["tokens_per_second", "latency_median", "latency_p95", "rows_per_token"],
     );
     assert_keys(&told["cluster"], &["curve", "kv_latency", "servers", "round_trip", "seed"]);
-    for args in [&table[..], &cluster, &["simulate", "offline", "--repeats", "10"]] {
+    let split = ["simulate", "split", "--repeats", "10"];
+    for args in [&table[..], &timeline, &cluster, &split, &["simulate", "offline", "--repeats", "10"]] {
         assert!(run(args).out.contains("SI"), "{args:?} prints a table");
     }
 }
@@ -866,8 +867,8 @@ fn simulations_draw() {
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2"][..],
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2", "--which", "dsi_si"],
         &["timeline", "--sp-degree", "2"],
-        &["cluster", "--users", "1,9", "--tokens", "10"],
         &["timeline", "--match-lengths", "3,0"],
+        &["cluster", "--users", "1,9", "--tokens", "10"],
     ] {
         json(&[&["simulate"], args, &["--out", file]].concat());
         assert!(std::fs::read_to_string(&out).unwrap().starts_with("<svg"), "{args:?}");
@@ -890,6 +891,12 @@ fn simulations_refuse_what_cannot_be() {
         ("offline", "--repeats", "0"),
         ("offline", "--seed", "-1"),
         ("online", "--drafter-latency", "1e8"),
+        ("split", "--gpus", "0"),
+        ("split", "--gpus", "1001"),
+        ("split", "--mp-efficiency", "0.4"),
+        ("split", "--mp-efficiency", "nan"),
+        ("split", "--acceptance", "2"),
+        ("timeline", "--tokens", "0"),
         ("cluster", "--users", "3,0"),
         ("cluster", "--curve", "1:30,2"),
         ("cluster", "--acceptance", "2"),
@@ -908,6 +915,30 @@ fn simulations_refuse_what_cannot_be() {
     assert_fails(&["simulate", "table", "--pairs", "/no/such/file"], 1, "not-found", &["/no/such/file"]);
     let readme = path("README.md");
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
+}
+
+/// The paper's example: a drafter of 10 %, a lookahead of 2, an acceptance of 0.8.
+#[test]
+fn gpus_are_divided_between_speculation_and_model_parallelism() {
+    let split =
+        |change: &[&str]| json(&[&["simulate", "split", "--lookahead", "2", "--repeats", "200"], change].concat());
+    let number = |value: &Value| value.as_f64().unwrap();
+    let told = split(&["--tokens", "1000", "--gpus", "5", "--mp-efficiency", "0.75"]);
+    let estimate = number(&told["estimated_mp_speedup"]);
+    assert!((estimate - 1.0 / 0.36).abs() < 1e-9, "{estimate}");
+    assert!((3.4..3.5).contains(&number(&told["needed_mp_speedup"])), "{told}");
+    let splits: Vec<[f64; 3]> = (told["splits"].as_array().unwrap().iter())
+        .map(|split| ["gpus_per_target", "sp_degree", "target_latency"].map(|key| number(&split[key])))
+        .collect();
+    assert_eq!(splits, [[1.0, 5.0, 1.0], [2.0, 2.0, 1.0 / 1.5], [4.0, 1.0, 1.0 / 2.25]]);
+    // If more GPUs make a target no faster, there are as many targets as GPUs; if they halve its time, there is one.
+    for (efficiency, gpus_per_target) in [("0.5", 1), ("1", 8)] {
+        let best = &split(&["--mp-efficiency", efficiency])["best"];
+        assert_eq!((&best["schedule"], &best["gpus_per_target"]), (&"DSI".into(), &gpus_per_target.into()), "{best}");
+    }
+    let never = split(&["--acceptance", "0"]);
+    assert_eq!((&never["best"]["schedule"], number(&never["needed_mp_speedup"])), (&"plain decoding".into(), 1.0));
+    assert!(split(&["--acceptance", "1"])["estimated_mp_speedup"].is_null());
 }
 
 /// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation. With one lookahead for

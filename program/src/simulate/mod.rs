@@ -2,6 +2,7 @@
 
 mod cluster;
 mod draw;
+mod split;
 mod table;
 
 use super::{Failure, count, print_json};
@@ -34,6 +35,9 @@ enum SimulateCommand {
     /// Measure latencies of one pair on threads that really wait; latencies in milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Online(Online),
+    /// Compare divisions of GPUs between several targets (SP) and one target on several GPUs (MP)
+    #[command(after_help = split::ABOUT, allow_negative_numbers = true)]
+    Split(split::SplitArgs),
     /// Compare SI and DSI for a list of measured pairs
     #[command(after_help = table::FORMAT, allow_negative_numbers = true)]
     Table(table::TableArgs),
@@ -134,6 +138,7 @@ pub(super) fn run(args: &SimulateArgs, json: bool) -> Result<(), Failure> {
     match &args.what {
         SimulateCommand::Offline(args) => offline(args, json),
         SimulateCommand::Online(args) => online(args, json),
+        SimulateCommand::Split(args) => split::run(args, json),
         SimulateCommand::Table(args) => table::run(args, json),
         SimulateCommand::Heatmap(args) => draw::heatmap(args, json),
         SimulateCommand::Timeline(args) => draw::timeline(args, json),
