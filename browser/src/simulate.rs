@@ -3,15 +3,16 @@
 use crate::{Exception, to_value};
 use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
 use foretoken_simulate::offline::{Lookaheads, means};
-use foretoken_simulate::{Cell, Draws, Latency, picture};
+use foretoken_simulate::{Cell, Draws, Latency, Traces, picture};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 
 /// Number of texts for means: small enough to redraw while a slider moves.
 const REPEATS: usize = 100;
 
-/// Returns `{picture, means, lookaheads}`: an SVG of one run of distributed speculation, the mean latencies `{plain, si, dsi, pearl}`, and
-/// the lookaheads. Latencies are in milliseconds; sequential speculation has its best lookahead.
+/// Returns `{picture, means, lookaheads}`: an SVG of one text by plain decoding, sequential and distributed speculation, both with the given
+/// lookahead; the mean latencies `{plain, si, dsi, pearl}`; and the lookaheads of the means. Latencies are in milliseconds; in the means,
+/// sequential speculation has its best lookahead.
 ///
 /// # Errors
 /// `bad-option`.
@@ -27,7 +28,7 @@ pub fn cell(
     let (target, drafter) = (Latency::even(target_latency), Latency::even(drafter_latency));
     let cell = Cell { target, drafter, acceptance, lookahead, sp_degree, tokens };
     cell.validate()?;
-    let picture = picture::timeline(&cell, 1, "ms")?;
+    let picture = picture::timeline(&Traces::new(&cell, &Draws::new(tokens, 1, 1)?)?, "ms");
     let lookaheads = Lookaheads { dsi: lookahead, ..Lookaheads::good(&cell) };
     let means = means(&cell, lookaheads, &Draws::new(tokens, REPEATS, 1)?)?;
     Ok(to_value(&json!({ "picture": picture, "means": means, "lookaheads": lookaheads })))

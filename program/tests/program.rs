@@ -834,6 +834,16 @@ fn simulations_print_their_latencies_and_parameters() {
     }
     let pairs = path("benches/dsi_pairs.json");
     let table = ["simulate", "table", "--repeats", "10", "--pairs", pairs.to_str().unwrap()];
+    let timeline =
+        ["simulate", "timeline", "--lookahead", "1", "--acceptance", "1", "--tokens", "8", "--sp-degree", "8"];
+    let timeline = [&timeline[..], &["--target-latency", "100", "--drafter-latency", "14"]].concat();
+    let told = json(&timeline);
+    assert_keys(&told, &["ticks", "plain", "si", "dsi", "lookahead", "acceptance"]);
+    assert_eq!(told["si"]["tokens"], serde_json::json!([0, 0, 2, 4, 6, 8, 8, 8, 8]));
+    for (schedule, latency) in [("plain", 800), ("si", 456), ("dsi", 198)] {
+        assert_eq!(told[schedule]["latency"].as_f64().unwrap().round(), f64::from(latency));
+        assert_eq!(told[schedule]["emitted"].as_array().unwrap().len(), 8);
+    }
     let cluster = ["simulate", "cluster", "--users", "1,40", "--tokens", "10"];
     let told = json(&cluster);
     assert_eq!(told["points"][1]["users"], 40);
@@ -842,7 +852,8 @@ fn simulations_print_their_latencies_and_parameters() {
         &["tokens_per_second", "latency_median", "latency_p95", "rows_per_token"],
     );
     assert_keys(&told["cluster"], &["curve", "kv_latency", "servers", "round_trip", "seed"]);
-    for args in [&table[..], &cluster, &["simulate", "offline", "--repeats", "10"]] {
+    let split = ["simulate", "split", "--repeats", "10"];
+    for args in [&table[..], &timeline, &cluster, &split, &["simulate", "offline", "--repeats", "10"]] {
         assert!(run(args).out.contains("SI"), "{args:?} prints a table");
     }
 }
@@ -856,6 +867,7 @@ fn simulations_draw() {
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2"][..],
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2", "--which", "dsi_si"],
         &["timeline", "--sp-degree", "2"],
+        &["timeline", "--match-lengths", "3,0"],
         &["cluster", "--users", "1,9", "--tokens", "10"],
     ] {
         json(&[&["simulate"], args, &["--out", file]].concat());
@@ -879,6 +891,12 @@ fn simulations_refuse_what_cannot_be() {
         ("offline", "--repeats", "0"),
         ("offline", "--seed", "-1"),
         ("online", "--drafter-latency", "1e8"),
+        ("split", "--gpus", "0"),
+        ("split", "--gpus", "1001"),
+        ("split", "--mp-efficiency", "0.4"),
+        ("split", "--mp-efficiency", "nan"),
+        ("split", "--acceptance", "2"),
+        ("timeline", "--tokens", "0"),
         ("cluster", "--users", "3,0"),
         ("cluster", "--curve", "1:30,2"),
         ("cluster", "--acceptance", "2"),
@@ -897,6 +915,81 @@ fn simulations_refuse_what_cannot_be() {
     assert_fails(&["simulate", "table", "--pairs", "/no/such/file"], 1, "not-found", &["/no/such/file"]);
     let readme = path("README.md");
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
+}
+
+/// The paper's example: a drafter of 10 %, a lookahead of 2, an acceptance of 0.8.
+#[test]
+fn gpus_are_divided_between_speculation_and_model_parallelism() {
+    let split =
+        |change: &[&str]| json(&[&["simulate", "split", "--lookahead", "2", "--repeats", "200"], change].concat());
+    let number = |value: &Value| value.as_f64().unwrap();
+    let told = split(&["--tokens", "1000", "--gpus", "5", "--mp-efficiency", "0.75"]);
+    let estimate = number(&told["estimated_mp_speedup"]);
+    assert!((estimate - 1.0 / 0.36).abs() < 1e-9, "{estimate}");
+    assert!((3.4..3.5).contains(&number(&told["needed_mp_speedup"])), "{told}");
+    let splits: Vec<[f64; 3]> = (told["splits"].as_array().unwrap().iter())
+        .map(|split| ["gpus_per_target", "sp_degree", "target_latency"].map(|key| number(&split[key])))
+        .collect();
+    assert_eq!(splits, [[1.0, 5.0, 1.0], [2.0, 2.0, 1.0 / 1.5], [4.0, 1.0, 1.0 / 2.25]]);
+    // If more GPUs make a target no faster, there are as many targets as GPUs; if they halve its time, there is one.
+    for (efficiency, gpus_per_target) in [("0.5", 1), ("1", 8)] {
+        let best = &split(&["--mp-efficiency", efficiency])["best"];
+        assert_eq!((&best["schedule"], &best["gpus_per_target"]), (&"DSI".into(), &gpus_per_target.into()), "{best}");
+    }
+    let never = split(&["--acceptance", "0"]);
+    assert_eq!((&never["best"]["schedule"], number(&never["needed_mp_speedup"])), (&"plain decoding".into(), 1.0));
+    assert!(split(&["--acceptance", "1"])["estimated_mp_speedup"].is_null());
+}
+
+/// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation. With one lookahead for
+/// both they predict about the published gain; counted as the authors' simulator counts, as much or more.
+#[test]
+fn published_pairs_gain_about_what_was_published() {
+    let pairs = path("benches/dsi_pairs.json");
+    let table = json(&["simulate", "table", "--pairs", pairs.to_str().unwrap(), "--repeats", "300"]);
+    let mut compared = 0;
+    for row in table["rows"].as_array().unwrap() {
+        let of = |key: &str| row[key].as_f64().unwrap();
+        assert!(of("ratio") > 1.0 && of("ratio_of_1") >= of("ratio"), "{row}");
+        assert!(of("ratio_of_authors") > of("ratio"), "{row}");
+        let Some(published) = row["published_ratio"].as_f64() else { continue };
+        compared += 1;
+        assert!(of("ratio") < published && of("ratio_of_authors") > 0.85 * published, "{row}");
+        for ratio in [of("ratio_of_1"), of("ratio_of_same")] {
+            assert!((ratio / published - 1.0).abs() < 0.1, "{row}");
+        }
+    }
+    assert_eq!(compared, 2);
+}
+
+#[test]
+fn damaged_pairs_name_row_and_field() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("pairs.json");
+    let assert_bad = |text: &str, says: &str| {
+        std::fs::write(&file, text).unwrap();
+        let args = ["simulate", "table", "--pairs", file.to_str().unwrap()];
+        assert_fails(&args, 1, "bad-config", &["pairs.json", says]);
+    };
+    let good = r#"{"target_latency_ms": 30, "drafter_latency_ms": 3, "acceptance": 0.8, "target_ttft_ms": 60,
+        "drafter_ttft_ms": 6, "tokens": 50}"#;
+    for (from, to, field) in [
+        ("0.8", "1.5", "acceptance"),
+        ("0.8", "\"high\"", "acceptance"),
+        ("50", "0", "tokens"),
+        ("50", "2.5", "tokens"),
+        ("50", "1e300", "tokens"),
+        ("target_latency_ms", "target_latency", "target_latency_ms"),
+        ("3,", "-3,", "drafter_latency_ms"),
+        ("6,", "null,", "drafter_ttft_ms"),
+        ("{", "{\"name\": 5,", "name"),
+    ] {
+        assert!(good.contains(from));
+        assert_bad(&format!("[{good}, {}]", good.replacen(from, to, 1)), &format!("row 2: {field}"));
+    }
+    for text in ["", "[", "{}", "[]", "[3]", "null"] {
+        assert_bad(text, "");
+    }
 }
 
 /// Returns the answer to a chat that the tales target ends by itself, within 400 tokens.

@@ -46,6 +46,11 @@ impl Draws {
         Self { matches: lengths.to_vec(), ..self }
     }
 
+    /// Returns the number of texts.
+    pub fn repeats(&self) -> usize {
+        self.numbers.len() / self.tokens.max(1)
+    }
+
     /// Returns for each repeat, by position, whether the drafter's token is right. With matches, `acceptance` is ignored.
     pub fn agreements(&self, acceptance: f64) -> impl Iterator<Item = Vec<bool>> {
         let repeats = self.numbers.chunks(self.tokens.max(1));

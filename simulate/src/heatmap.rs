@@ -1,8 +1,8 @@
 //! Ratios of latencies over a grid of drafter latencies and acceptances.
 
 use super::offline::{Lookaheads, Means, best_means, means};
-use super::{Cell, Draws, Latency};
-use foretoken::{Error, Result};
+use super::{Cell, Draws, Latency, check, lookahead_for};
+use foretoken::Result;
 use serde::Serialize;
 
 /// A ratio of two latencies; below 1 the first schedule is faster.
@@ -44,18 +44,6 @@ impl Ratio {
     }
 }
 
-impl std::str::FromStr for Ratio {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let (names, ratios) = (["si_plain", "dsi_si", "dsi_plain", "dsi_best"], Self::ALL);
-        let found = names.iter().zip(ratios).find(|(known, _)| **known == name);
-        let allowed = || names.join(", ");
-        let bad = || Error::BadOption { option: "which".into(), value: name.into(), allowed: allowed() };
-        found.map(|(_, ratio)| ratio).ok_or_else(bad)
-    }
-}
-
 /// Resolution and common settings of a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GridOptions {
@@ -94,18 +82,23 @@ pub struct Grid {
     pub cells: Vec<Means>,
 }
 
+impl Grid {
+    /// Returns whether the servers keep up with the drafter of a column (equation 1 of the paper). With a good lookahead for each schedule,
+    /// no column is left out.
+    pub fn keeps_up(&self, column: usize) -> bool {
+        let least = lookahead_for(1.0, self.drafter_latencies[column], self.options.sp_degree);
+        self.options.lookahead.is_none_or(|lookahead| lookahead >= least)
+    }
+}
+
 /// Simulates every cell of a grid.
 ///
 /// # Errors
-/// [`Error::BadOption`].
+/// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn grid(options: GridOptions) -> Result<Grid> {
     let GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed } = options;
-    for (option, value, most) in [("columns", columns, 100), ("rows", rows, 101)] {
-        if !(2..=most).contains(&value) {
-            let (value, allowed) = (value.to_string(), format!("2 to {most}"));
-            return Err(Error::BadOption { option: option.into(), value, allowed });
-        }
-    }
+    check("columns", columns as f64, 2.0..=100.0)?;
+    check("rows", rows as f64, 2.0..=101.0)?;
     let drafter_latencies: Vec<f64> = (1..=columns).map(|column| column as f64 / columns as f64).collect();
     let acceptances: Vec<f64> = (0..rows).map(|row| row as f64 / (rows - 1) as f64).collect();
     let cell = |acceptance, drafter| {

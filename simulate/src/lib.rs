@@ -18,10 +18,11 @@ pub mod offline;
 pub mod online;
 pub mod picture;
 mod rounds;
-pub mod table;
+mod traces;
 
 pub use draws::Draws;
 pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si, si_of_authors};
+pub use traces::{Trace, Traces};
 
 use foretoken::dsi::DsiCosts;
 use foretoken::{Error, Result};
@@ -46,10 +47,7 @@ fn check(option: &'static str, value: f64, allowed: RangeInclusive<f64>) -> Resu
 }
 
 fn check_count(option: &'static str, value: usize, most: usize) -> Result<()> {
-    if (1..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed: format!("1 to {most}") })
+    check(option, value as f64, 1.0..=most as f64)
 }
 
 /// Duration of a model's forwards.

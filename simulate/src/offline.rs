@@ -1,21 +1,22 @@
 //! The DSI state machine on a simulated clock.
 
+use super::rounds::total;
 use super::{Cell, Draws, Latency, best_lookahead, pearl, plain, si};
 use foretoken::Result;
-use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId};
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
 use serde::Serialize;
 
-/// Mean total latencies of the schedules, in the cell's unit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Means {
+/// Means of the schedules: total latencies in the cell's unit, or other times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Means<T = f64> {
     /// Plain decoding.
-    pub plain: f64,
+    pub plain: T,
     /// Sequential speculation.
-    pub si: f64,
+    pub si: T,
     /// Distributed speculation.
-    pub dsi: f64,
+    pub dsi: T,
     /// Overlap of one block, PEARL-like.
-    pub pearl: f64,
+    pub pearl: T,
 }
 
 /// The lookaheads of the schedules.
@@ -42,6 +43,13 @@ impl Lookaheads {
         let si = best_lookahead(cell).0;
         Self { si, dsi: cell.with_best_lookahead().lookahead, pearl }
     }
+
+    /// Returns the cells of sequential speculation, distributed speculation and overlap.
+    pub(super) fn cells(self, cell: &Cell) -> Result<[Cell; 3]> {
+        let cells = [self.si, self.dsi, self.pearl].map(|lookahead| Cell { lookahead, ..*cell });
+        cells.iter().try_for_each(Cell::validate)?;
+        Ok(cells)
+    }
 }
 
 /// Simulates all schedules on the same draws.
@@ -49,22 +57,18 @@ impl Lookaheads {
 /// # Errors
 /// [`Error::BadOption`](foretoken::Error::BadOption).
 pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means> {
-    for lookahead in [lookaheads.si, lookaheads.dsi, lookaheads.pearl] {
-        Cell { lookahead, ..*cell }.validate()?;
-    }
-    let with = |lookahead| Cell { lookahead, ..*cell };
-    let with_dsi = with(lookaheads.dsi);
-    let patience = with_dsi.patience();
-    let (mut sums, mut repeats) = (Means { plain: 0.0, si: 0.0, dsi: 0.0, pearl: 0.0 }, 0.0);
+    let [of_si, of_dsi, of_pearl] = lookaheads.cells(cell)?;
+    let patience = of_dsi.patience();
+    let mut sums = Means::default();
     for agreements in draws.agreements(cell.acceptance) {
-        repeats += 1.0;
-        plain(cell, &mut |pass| sums.plain += pass.total());
-        si(&with(lookaheads.si), &agreements, &mut |pass| sums.si += pass.total());
-        pearl(&with(lookaheads.pearl), &agreements, &mut |pass| sums.pearl += pass.total());
-        sums.dsi += dsi(&with_dsi, patience, &agreements, &mut ())?;
+        sums.plain += total(|wait| plain(cell, wait));
+        sums.si += total(|wait| si(&of_si, &agreements, wait));
+        sums.pearl += total(|wait| pearl(&of_pearl, &agreements, wait));
+        sums.dsi += dsi(&of_dsi, patience, &agreements, &mut ())?;
     }
     let Means { plain, si, dsi, pearl } = sums;
-    Ok(Means { plain: plain / repeats, si: si / repeats, dsi: dsi / repeats, pearl: pearl / repeats })
+    let [plain, si, dsi, pearl] = [plain, si, dsi, pearl].map(|sum: f64| sum / draws.repeats() as f64);
+    Ok(Means { plain, si, dsi, pearl })
 }
 
 /// Simulates all schedules with their good lookaheads.
@@ -115,8 +119,18 @@ pub(super) fn id(position: usize, right: bool) -> u32 {
     position as u32 * 2 + u32::from(!right)
 }
 
+/// Returns the target's tokens from a position on.
+pub(super) fn ids(position: usize, count: usize) -> Vec<u32> {
+    (position..position + count).map(|at| id(at, true)).collect()
+}
+
 /// The only token of a simulated prompt.
 pub(super) const PROMPT: [u32; 1] = [u32::MAX];
+
+/// Returns the first position of a task whose rows are the last ones of its text. A draft follows one row.
+pub(super) fn position(feed: &Feed, rows: usize) -> usize {
+    feed.keep + feed.tokens.len() - rows
+}
 
 /// Returns the time of a forward. If `keep` is 0, it reads the prompt.
 pub(super) fn time(latency: Latency, keep: usize) -> f64 {
@@ -201,7 +215,7 @@ impl<W: Watch> Simulation<'_, W> {
     fn verified(&mut self, server: usize) {
         if let Some(Running { task, span }) = self.servers[server].take() {
             self.watch.span(span);
-            let ids: Vec<u32> = (span.position..span.position + span.count).map(|at| id(at, true)).collect();
+            let ids = ids(span.position, span.count);
             let event =
                 if span.cancelled { Event::Free { server } } else { Event::Verified { server, task, ids: &ids } };
             self.hear(event);
@@ -214,7 +228,7 @@ impl<W: Watch> Simulation<'_, W> {
         for action in std::mem::take(&mut self.actions) {
             match action {
                 Action::Draft { task, feed, most } => {
-                    let position = feed.keep + feed.tokens.len() - PROMPT.len();
+                    let position = position(&feed, 1);
                     let Latency { tpot, .. } = self.cell.drafter;
                     if feed.keep == 0 {
                         self.drafter_has_read = self.now + time(self.cell.drafter, 0) - tpot;
@@ -223,7 +237,7 @@ impl<W: Watch> Simulation<'_, W> {
                     self.drafter = Some(DraftRun { task, from: self.now, ready, position, left: most });
                 }
                 Action::Verify { task, server, feed, rows } => {
-                    let position = feed.keep + feed.tokens.len() - rows;
+                    let position = position(&feed, rows);
                     let to = self.now + time(self.cell.target, feed.keep);
                     let (server_of, from) = (Some(server), self.now);
                     let span = Span { server: server_of, from, to, position, count: rows, cancelled: false };

@@ -1,10 +1,10 @@
 //! The simulation on threads that really wait, so that times include scheduling. One thread for the drafter, one for each server, and one
 //! for the state machine. Latencies are in milliseconds.
 
-use super::offline::{Lookaheads, PROMPT, id, options, time};
+use super::offline::{Lookaheads, Means, PROMPT, id, ids, options, position, time};
 use super::{Cell, Draws, Pass, pearl, plain, si};
 use foretoken::Result;
-use foretoken::dsi::{Action, Dsi, Event, TaskId};
+use foretoken::dsi::{Action, Dsi, Event, Feed, TaskId};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -21,52 +21,29 @@ pub struct OnlineTimes {
     pub total: f64,
 }
 
-/// Mean times of the schedules.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Measured {
-    /// Plain decoding.
-    pub plain: OnlineTimes,
-    /// Sequential speculation.
-    pub si: OnlineTimes,
-    /// Distributed speculation.
-    pub dsi: OnlineTimes,
-    /// Overlap of one block, PEARL-like.
-    pub pearl: OnlineTimes,
+impl OnlineTimes {
+    /// Adds a share of other times.
+    fn add(&mut self, share: f64, times: Self) {
+        self.ttft += share * times.ttft;
+        self.tpot += share * times.tpot;
+        self.total += share * times.total;
+    }
 }
 
 /// Runs all schedules on the same draws, in real time.
 ///
 /// # Errors
 /// [`Error::BadOption`](foretoken::Error::BadOption).
-pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Measured> {
-    let with = |lookahead| Cell { lookahead, ..*cell };
-    for lookahead in [lookaheads.si, lookaheads.dsi, lookaheads.pearl] {
-        with(lookahead).validate()?;
-    }
-    let mut runs = Vec::new();
+pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means<OnlineTimes>> {
+    let [of_si, of_dsi, of_pearl] = lookaheads.cells(cell)?;
+    let (mut means, share) = (Means::<OnlineTimes>::default(), 1.0 / draws.repeats() as f64);
     for agreements in draws.agreements(cell.acceptance) {
-        runs.push(Measured {
-            plain: watch(cell, |wait| plain(cell, wait)),
-            si: watch(cell, |wait| si(&with(lookaheads.si), &agreements, wait)),
-            dsi: dsi(&with(lookaheads.dsi), &agreements)?,
-            pearl: watch(cell, |wait| pearl(&with(lookaheads.pearl), &agreements, wait)),
-        });
+        means.plain.add(share, watch(cell, |wait| plain(cell, wait)));
+        means.si.add(share, watch(cell, |wait| si(&of_si, &agreements, wait)));
+        means.dsi.add(share, dsi(&of_dsi, &agreements)?);
+        means.pearl.add(share, watch(cell, |wait| pearl(&of_pearl, &agreements, wait)));
     }
-    let mean = |of: fn(&Measured) -> OnlineTimes| {
-        let share =
-            |value: fn(OnlineTimes) -> f64| runs.iter().map(|run| value(of(run))).sum::<f64>() / runs.len() as f64;
-        OnlineTimes {
-            ttft: share(|times| times.ttft),
-            tpot: share(|times| times.tpot),
-            total: share(|times| times.total),
-        }
-    };
-    Ok(Measured {
-        plain: mean(|run| run.plain),
-        si: mean(|run| run.si),
-        dsi: mean(|run| run.dsi),
-        pearl: mean(|run| run.pearl),
-    })
+    Ok(means)
 }
 
 fn times(began: Instant, first: Option<Instant>, tokens: usize) -> OnlineTimes {
@@ -84,7 +61,7 @@ fn milliseconds(value: f64) -> Duration {
 /// Measures a schedule of rounds.
 fn watch(cell: &Cell, schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> OnlineTimes {
     let (began, mut first) = (Instant::now(), None);
-    schedule(&mut |Pass { draft, verify, overlapped }| {
+    schedule(&mut |Pass { draft, verify, overlapped, .. }| {
         if overlapped {
             thread::scope(|scope| {
                 scope.spawn(|| thread::sleep(milliseconds(draft)));
@@ -100,9 +77,20 @@ fn watch(cell: &Cell, schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> OnlineTime
 }
 
 enum Order {
-    Draft { task: TaskId, position: usize, most: usize, reads_prompt: bool },
-    Verify { task: TaskId, position: usize, rows: usize, reads_prompt: bool },
-    Cancel { task: TaskId },
+    /// Positions to draft or to verify.
+    Work {
+        task: TaskId,
+        position: usize,
+        count: usize,
+        reads_prompt: bool,
+    },
+    Cancel {
+        task: TaskId,
+    },
+}
+
+fn work(task: TaskId, feed: &Feed, rows: usize, count: usize) -> Order {
+    Order::Work { task, position: position(feed, rows), count, reads_prompt: feed.keep == 0 }
 }
 
 enum OnlineReport {
@@ -141,30 +129,25 @@ pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
                     machine.handle(Event::Drafted { task, ids: &ids }, &mut actions);
                 }
                 OnlineReport::Verified { server, task, position, rows } => {
-                    let ids: Vec<u32> = (position..position + rows).map(|at| id(at, true)).collect();
-                    machine.handle(Event::Verified { server, task, ids: &ids }, &mut actions);
+                    let event = Event::Verified { server, task, ids: &ids(position, rows) };
+                    machine.handle(event, &mut actions);
                 }
                 OnlineReport::Free { server } => machine.handle(Event::Free { server }, &mut actions),
             }
             for action in actions {
-                let (to, order) = match action {
-                    Action::Draft { task, feed, most } => {
-                        let position = feed.keep + feed.tokens.len() - PROMPT.len();
-                        (&drafter, Order::Draft { task, position, most, reads_prompt: feed.keep == 0 })
-                    }
+                let (task, order) = match action {
+                    Action::Draft { task, feed, most } => (task, work(task, &feed, 1, most)),
                     Action::Verify { task, server, feed, rows } => {
                         holder.insert(task, server);
-                        let position = feed.keep + feed.tokens.len() - rows;
-                        (&servers[server], Order::Verify { task, position, rows, reads_prompt: feed.keep == 0 })
+                        (task, work(task, &feed, rows, rows))
                     }
-                    Action::Cancel { task } => {
-                        (holder.get(&task).map_or(&drafter, |&server| &servers[server]), Order::Cancel { task })
-                    }
+                    Action::Cancel { task } => (task, Order::Cancel { task }),
                     Action::Emit { .. } => {
                         first.get_or_insert_with(Instant::now);
                         continue;
                     }
                 };
+                let to = holder.get(&task).map_or(&drafter, |&server| &servers[server]);
                 // Threads only end after the text, so no order is lost.
                 let _ = to.send(order);
             }
@@ -183,7 +166,7 @@ fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<OnlineReport>) {
     let mut has_read = Instant::now();
     let mut next = orders.recv();
     while let Ok(order) = next {
-        let Order::Draft { task, position, most, reads_prompt } = order else {
+        let Order::Work { task, position, count, reads_prompt } = order else {
             next = orders.recv();
             continue;
         };
@@ -192,7 +175,7 @@ fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<OnlineReport>) {
             has_read = now + milliseconds(cell.drafter.ttft - cell.drafter.tpot);
         }
         let mut ready = now.max(has_read);
-        let mut position = position..position + most;
+        let mut position = position..position + count;
         next = loop {
             let Some(at) = position.next() else {
                 break orders.recv();
@@ -216,7 +199,7 @@ fn verify(cell: &Cell, server: usize, orders: &Receiver<Order>, report: &Sender<
     let tell = |what| drop(report.send(what));
     tell(OnlineReport::Free { server });
     while let Ok(order) = orders.recv() {
-        let Order::Verify { task, position, rows, reads_prompt } = order else {
+        let Order::Work { task, position, count: rows, reads_prompt } = order else {
             continue;
         };
         let ready = Instant::now() + milliseconds(time(cell.target, usize::from(!reads_prompt)));

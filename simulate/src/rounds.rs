@@ -6,6 +6,10 @@ use super::{Cell, LOOKAHEADS};
 /// Duration of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pass {
+    /// Tokens known before.
+    pub position: usize,
+    /// Draft tokens.
+    pub drafts: usize,
     /// Time of drafting.
     pub draft: f64,
     /// Time of the target's forward.
@@ -21,6 +25,13 @@ impl Pass {
     }
 }
 
+/// Returns the total latency of a schedule.
+pub(super) fn total(schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> f64 {
+    let mut total = 0.0;
+    schedule(&mut |pass| total += pass.total());
+    total
+}
+
 /// Forwards of a text. The first one of each model reads the prompt.
 struct Forwards<'a> {
     cell: &'a Cell,
@@ -33,21 +44,21 @@ impl<'a> Forwards<'a> {
         Self { cell, drafted: false, verified: false }
     }
 
-    fn pass(&mut self, drafts: usize, overlapped: bool) -> Pass {
+    fn pass(&mut self, position: usize, drafts: usize, overlapped: bool) -> Pass {
         let Cell { target, drafter, .. } = self.cell;
         let mut draft = drafts as f64 * drafter.tpot;
         if drafts > 0 && !std::mem::replace(&mut self.drafted, true) {
             draft += drafter.ttft - drafter.tpot;
         }
         let verify = if std::mem::replace(&mut self.verified, true) { target.tpot } else { target.ttft };
-        Pass { draft, verify, overlapped }
+        Pass { position, drafts, draft, verify, overlapped }
     }
 }
 
 /// Runs plain decoding: one forward per token.
 pub fn plain(cell: &Cell, wait: &mut dyn FnMut(Pass)) {
     let mut forwards = Forwards::new(cell);
-    (0..cell.tokens).for_each(|_| wait(forwards.pass(0, false)));
+    (0..cell.tokens).for_each(|known| wait(forwards.pass(known, 0, false)));
 }
 
 /// Returns how many of `drafts` draft tokens from position `from` on are accepted.
@@ -61,11 +72,11 @@ pub fn si_of_authors(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass
     let (mut forwards, mut known) = (Forwards::new(cell), 0);
     while known < cell.tokens {
         let drafts = cell.lookahead.min(cell.tokens - known);
-        wait(forwards.pass(drafts, false));
+        wait(forwards.pass(known, drafts, false));
         let right = accepted(agreements, known, drafts);
         known += right;
         if right < drafts {
-            wait(forwards.pass(0, false));
+            wait(forwards.pass(known, 0, false));
             known += 1;
         }
     }
@@ -76,7 +87,7 @@ pub fn si(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     let (mut forwards, mut known) = (Forwards::new(cell), 0);
     while known < cell.tokens {
         let drafts = cell.lookahead.min(cell.tokens - known - 1);
-        wait(forwards.pass(drafts, false));
+        wait(forwards.pass(known, drafts, false));
         known += accepted(agreements, known, drafts) + 1;
     }
 }
@@ -89,7 +100,7 @@ pub fn pearl(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     while known < cell.tokens {
         let verified = block.unwrap_or(0);
         let drafts = cell.lookahead.min((cell.tokens - 1).saturating_sub(known + verified));
-        wait(forwards.pass(drafts, true));
+        wait(forwards.pass(known, drafts, true));
         let right = accepted(agreements, known, verified);
         known += right;
         let first_is_right = drafts > 0 && agreements[known];

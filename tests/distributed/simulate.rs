@@ -1,12 +1,11 @@
 //! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
-use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken_simulate::heatmap::{self, GridOptions, Ratio, grid};
 use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
 use foretoken_simulate::online::measure;
-use foretoken_simulate::table::parse;
 use foretoken_simulate::{
-    Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, lookahead_for, picture, si,
-    si_of_authors,
+    Cell, Draws, Latency, Trace, Traces, acceptance_from_matches, best_lookahead, expected_si, lookahead_for, picture,
+    si, si_of_authors,
 };
 use serde_json::Value;
 
@@ -219,60 +218,12 @@ fn the_same_seed_gives_the_same_numbers() {
     assert_ne!(run(1), run(2));
 }
 
-/// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation. With one lookahead for
-/// both they predict about the published gain; counted as the authors' simulator counts, as much or more.
-#[test]
-fn published_pairs_gain_about_what_was_published() {
-    let text = include_str!("../../benches/dsi_pairs.json");
-    let pairs = parse(text, "dsi_pairs.json").unwrap();
-    let mut compared = 0;
-    for pair in &pairs {
-        let row = pair.simulate(300, 1).unwrap();
-        assert!(row.ratio > 1.0 && row.ratio_of_1 >= row.ratio && row.ratio_of_authors > row.ratio, "{row:?}");
-        let Some(published) = pair.published_ratio else { continue };
-        compared += 1;
-        assert!(row.ratio < published && row.ratio_of_authors > 0.85 * published, "{row:?}");
-        for ratio in [row.ratio_of_1, row.ratio_of_same] {
-            assert!((ratio / published - 1.0).abs() < 0.1, "{row:?}");
-        }
-    }
-    assert_eq!(compared, 2);
-}
-
 /// A verification of 2 draft tokens, of which the second is wrong, yields one token; the forward after it one more.
 #[test]
 fn the_authors_count_a_forward_after_each_rejection() {
     let (mut total, cell) = (0.0, Cell { tokens: 4, ..cell(0.25, 0.5, 2, 1) });
     si_of_authors(&cell, &[true, false, true, true], &mut |pass| total += pass.total());
     assert_eq!(total, 1.5 + 1.0 + 1.5);
-}
-
-#[test]
-fn damaged_pairs_name_row_and_field() {
-    let row = |change: &str| {
-        let good = r#"{"target_latency_ms": 30, "drafter_latency_ms": 3, "acceptance": 0.8, "target_ttft_ms": 60,
-            "drafter_ttft_ms": 6, "tokens": 50}"#;
-        let (from, to) = change.split_once(" -> ").unwrap();
-        assert!(good.contains(from));
-        parse(&format!("[{good}, {}]", good.replace(from, to)), "pairs.json").unwrap_err().to_string()
-    };
-    for (change, says) in [
-        (r#""acceptance": 0.8 -> "acceptance": 1.5"#, "row 2: acceptance"),
-        (r#""acceptance": 0.8 -> "acceptance": "high""#, "row 2: acceptance"),
-        (r#""tokens": 50 -> "tokens": 0"#, "row 2: tokens"),
-        (r#""tokens": 50 -> "tokens": 2.5"#, "row 2: tokens"),
-        (r#""tokens": 50 -> "tokens": 1e300"#, "row 2: tokens"),
-        (r#""target_latency_ms": 30 -> "target_latency": 30"#, "row 2: target_latency_ms"),
-        (r#""drafter_latency_ms": 3 -> "drafter_latency_ms": -3"#, "row 2: drafter_latency_ms"),
-        (r#""drafter_ttft_ms": 6 -> "drafter_ttft_ms": null"#, "row 2: drafter_ttft_ms"),
-        (r#""target_ttft_ms": 60 -> "name": 5, "target_ttft_ms": 60"#, "row 2: name"),
-    ] {
-        let error = row(change);
-        assert!(error.contains(says) && error.contains("pairs.json"), "{change}: {error}");
-    }
-    for text in ["", "[", "{}", "[]", "[3]", "null"] {
-        assert!(parse(text, "pairs.json").is_err(), "{text}");
-    }
 }
 
 #[test]
@@ -359,10 +310,56 @@ fn pictures_are_drawn() {
     for ratio in Ratio::ALL {
         assert!(all.contains(ratio.title()));
     }
+    // Seven servers with a lookahead of 1 need a drafter latency of 1/7 or more.
+    let fixed = GridOptions { lookahead: Some(1), columns: 10, rows: 2, repeats: 5, ..GridOptions::default() };
+    let fixed = heatmap::grid(fixed).unwrap();
+    assert_eq!((0..10).filter(|&column| fixed.keeps_up(column)).count(), 9);
+    assert!(!all.contains("equation 1") && picture::heatmaps(&fixed, &Ratio::ALL, 2).contains("equation 1"));
     for sp_degree in [1, 3, 12] {
         let cell = Cell { sp_degree, ..cell(0.2, 0.8, lookahead_for(1.0, 0.2, sp_degree), 1) };
-        let timeline = picture::timeline(&cell, 1, "ms").unwrap();
+        let timeline = picture::timeline(&Traces::new(&cell, &draws(1)).unwrap(), "ms");
         assert_svg(&timeline);
         assert!(timeline.contains(&format!("server {sp_degree}")) && timeline.contains("emitted"));
+    }
+}
+
+/// The example of the paper's figure 1: a drafter that takes 14 % of the target's time, with a lookahead of 1.
+#[test]
+fn tokens_are_counted_over_time_with_one_lookahead() {
+    for (acceptance, latencies, counts) in [
+        (1.0, [8.0, 4.56, 1.98], [[1, 2, 3, 4, 5, 6, 7, 8], [0, 2, 4, 6, 8, 8, 8, 8], [1, 8, 8, 8, 8, 8, 8, 8]]),
+        (0.0, [8.0, 8.98, 8.0], [[1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8]]),
+    ] {
+        let cell = Cell { tokens: 8, ..cell(0.14, acceptance, 1, 8) };
+        let traces = Traces::new(&cell, &Draws::new(8, 1, 1).unwrap()).unwrap();
+        let ticks = traces.ticks();
+        assert_eq!(ticks[..9], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        for ((trace, latency), counts) in
+            [&traces.plain, &traces.si, &traces.dsi].into_iter().zip(latencies).zip(counts)
+        {
+            assert!((trace.latency() - latency).abs() < 1e-9, "{} instead of {latency}", trace.latency());
+            assert_eq!(ticks[1..9].iter().map(|&tick| trace.tokens_at(tick)).collect::<Vec<_>>(), counts);
+        }
+    }
+}
+
+#[test]
+fn traces_add_up() {
+    for (drafter, acceptance, lookahead, sp_degree) in
+        [(0.1, 0.8, 2, 5), (0.3, 0.5, 4, 1), (1.5, 0.9, 3, 2), (0.02, 1.0, 20, 3)]
+    {
+        let cell = Cell { target: Latency { ttft: 3.0, tpot: 1.0 }, ..cell(drafter, acceptance, lookahead, sp_degree) };
+        let (texts, all) = (draws(1), |trace: &Trace| trace.emitted.iter().map(|&(time, _)| time).collect::<Vec<_>>());
+        let traces = Traces::new(&cell, &texts).unwrap();
+        let means = means(&cell, Lookaheads::all(lookahead), &texts).unwrap();
+        for (trace, latency) in [(&traces.plain, means.plain), (&traces.si, means.si), (&traces.dsi, means.dsi)] {
+            assert!((trace.latency() - latency).abs() < 1e-9, "{} instead of {latency} in {cell:?}", trace.latency());
+            let times = all(trace);
+            assert!(times.len() == 50 && times.is_sorted(), "{times:?}");
+            assert!(trace.spans.iter().all(|span| span.from <= span.to && span.to <= latency + 1e-9));
+        }
+        let ticks = traces.ticks();
+        assert!((5..=13).contains(&ticks.len()) && *ticks.last().unwrap() <= traces.end() + 1e-9, "{ticks:?}");
+        assert!(traces.end() <= 2.0 * traces.plain.latency());
     }
 }

@@ -4,7 +4,8 @@ use super::super::{Failure, count, print_json};
 use super::NamedPair;
 use foretoken::{Error, Result};
 use foretoken_simulate::heatmap::{GridOptions, Ratio, grid};
-use foretoken_simulate::picture;
+use foretoken_simulate::{Cell, Draws, Trace, Traces, picture};
+use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -41,9 +42,9 @@ pub(super) struct Heatmap {
 
 #[derive(clap::Args)]
 pub(super) struct Timeline {
-    /// File to write
+    /// Also draw the run in this SVG file
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    out: Option<PathBuf>,
     #[command(flatten)]
     pair: NamedPair,
     /// Time of a forward of the target
@@ -52,12 +53,22 @@ pub(super) struct Timeline {
     /// Time of a forward of the drafter
     #[arg(long, value_name = "MS", default_value_t = 6.0)]
     drafter_latency: f64,
-    /// Target servers
+    /// Target servers of DSI
     #[arg(long, value_name = "N", value_parser = count, default_value_t = 3)]
     sp_degree: usize,
     /// Tokens to generate
     #[arg(long, value_name = "N", value_parser = count, default_value_t = 20)]
     tokens: usize,
+}
+
+fn ratio(name: &str) -> Result<Ratio> {
+    let names = ["si_plain", "dsi_si", "dsi_plain", "dsi_best"];
+    let found = names.iter().zip(Ratio::ALL).find(|(known, _)| **known == name);
+    found.map(|(_, ratio)| ratio).ok_or_else(|| Error::BadOption {
+        option: "which".into(),
+        value: name.into(),
+        allowed: names.join(", "),
+    })
 }
 
 fn defaults() -> GridOptions {
@@ -67,7 +78,7 @@ fn defaults() -> GridOptions {
 pub(super) fn heatmap(args: &Heatmap, json: bool) -> Result<(), Failure> {
     let ratios = match args.which.as_deref() {
         None => Ratio::ALL.to_vec(),
-        Some(name) => vec![name.parse()?],
+        Some(name) => vec![ratio(name)?],
     };
     let Heatmap { columns, rows, lookahead, sp_degree, tokens, repeats, seed, .. } = *args;
     let grid = grid(GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed })?;
@@ -78,8 +89,49 @@ pub(super) fn heatmap(args: &Heatmap, json: bool) -> Result<(), Failure> {
 pub(super) fn timeline(args: &Timeline, json: bool) -> Result<(), Failure> {
     let cell = args.pair.cell(args.target_latency, args.drafter_latency, args.sp_degree, args.tokens)?;
     let cell = if args.pair.lookahead.is_some() { cell } else { cell.with_least_lookahead() };
-    write(&args.out, &picture::timeline(&cell, args.pair.seed, "ms")?)?;
-    if json { print_json(&cell) } else { told(&args.out) }
+    let draws = Draws::new(cell.tokens, 1, args.pair.seed)?.with_matches(&args.pair.match_lengths);
+    let traces = Traces::new(&cell, &draws)?;
+    if let Some(out) = &args.out {
+        write(out, &picture::timeline(&traces, "ms"))?;
+        told(out)?;
+    }
+    let ticks = traces.ticks();
+    let Traces { plain, si, dsi, .. } = &traces;
+    let counts = |trace: &Trace| ticks.iter().map(|&tick| trace.tokens_at(tick)).collect::<Vec<_>>();
+    if json {
+        #[derive(Serialize)]
+        struct Report {
+            /// Times at which tokens are counted.
+            ticks: Vec<f64>,
+            plain: Emissions,
+            si: Emissions,
+            dsi: Emissions,
+            #[serde(flatten)]
+            cell: Cell,
+        }
+        #[derive(Serialize)]
+        struct Emissions {
+            latency: f64,
+            /// Number of tokens at each tick.
+            tokens: Vec<usize>,
+            /// Time of each token.
+            emitted: Vec<f64>,
+        }
+        let [plain, si, dsi] = [plain, si, dsi].map(|trace| Emissions {
+            latency: trace.latency(),
+            tokens: counts(trace),
+            emitted: trace.emitted.iter().map(|&(time, _)| time).collect(),
+        });
+        return print_json(&Report { ticks, plain, si, dsi, cell });
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "{:>12}{:>12}{:>12}{:>12}", "ms", "plain", "SI", "DSI")?;
+    let [plain_counts, si_counts, dsi_counts] = [plain, si, dsi].map(counts);
+    for (at, tick) in ticks.iter().enumerate() {
+        writeln!(out, "{tick:>12.2}{:>12}{:>12}{:>12}", plain_counts[at], si_counts[at], dsi_counts[at])?;
+    }
+    writeln!(out, "\n{:>12}{:>12.2}{:>12.2}{:>12.2}", "all after", plain.latency(), si.latency(), dsi.latency())?;
+    Ok(())
 }
 
 pub(super) fn write(path: &Path, picture: &str) -> Result<()> {

@@ -2,12 +2,13 @@
 
 mod cluster;
 mod draw;
+mod split;
 mod table;
 
 use super::{Failure, count, print_json};
 use foretoken::{Error, Result};
 use foretoken_simulate::offline::{Lookaheads, Means, best_means, means};
-use foretoken_simulate::online::{Measured, OnlineTimes, measure};
+use foretoken_simulate::online::{OnlineTimes, measure};
 use foretoken_simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -34,13 +35,17 @@ enum SimulateCommand {
     /// Measure latencies of one pair on threads that really wait; latencies in milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Online(Online),
+    /// Compare divisions of GPUs between several targets (SP) and one target on several GPUs (MP)
+    #[command(after_help = split::ABOUT, allow_negative_numbers = true)]
+    Split(split::SplitArgs),
     /// Compare SI and DSI for a list of measured pairs
     #[command(after_help = table::FORMAT, allow_negative_numbers = true)]
     Table(table::TableArgs),
     /// Draw ratios of the schedules' latencies, over drafter latencies and acceptances, as SVG
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Heatmap(draw::Heatmap),
-    /// Draw one run of DSI as SVG: drafting, verification, cancelled tasks; latencies in milliseconds
+    /// Count the tokens of plain decoding, SI and DSI over time for one text with one lookahead, and draw them as SVG; latencies in
+    /// milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Timeline(draw::Timeline),
     /// Compare drafting in the servers, on the users' devices and not at all, for many users of a few servers; times in milliseconds
@@ -133,6 +138,7 @@ pub(super) fn run(args: &SimulateArgs, json: bool) -> Result<(), Failure> {
     match &args.what {
         SimulateCommand::Offline(args) => offline(args, json),
         SimulateCommand::Online(args) => online(args, json),
+        SimulateCommand::Split(args) => split::run(args, json),
         SimulateCommand::Table(args) => table::run(args, json),
         SimulateCommand::Heatmap(args) => draw::heatmap(args, json),
         SimulateCommand::Timeline(args) => draw::timeline(args, json),
@@ -235,7 +241,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
     let draws = Draws::new(cell.tokens, args.repeats, args.pair.seed)?.with_matches(&args.pair.match_lengths);
     let (used, added) = args.pair.means(&cell, args.repeats, &draws)?;
     let measured = measure(&cell, used.lookaheads, &draws)?;
-    let Measured { plain, si, dsi, pearl } = measured;
+    let Means { plain, si, dsi, pearl } = measured;
     if json {
         #[derive(Serialize)]
         struct Report {
@@ -245,7 +251,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
             dsi: f64,
             pearl: f64,
             /// Totals, with times to the first token and per later token.
-            times: Measured,
+            times: Means<OnlineTimes>,
             /// Result of the offline simulation for the same draws; the difference is the cost of scheduling.
             offline: Means,
             #[serde(flatten)]

@@ -2,7 +2,7 @@
 
 use super::{Cluster, Outcome, Schedule};
 use crate::draws::SplitMix;
-use crate::offline::{PROMPT, id};
+use crate::offline::{PROMPT, id, ids, position};
 use crate::rounds::accepted;
 use foretoken::Result;
 use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId};
@@ -252,8 +252,7 @@ impl ClusterRun<'_> {
                 Some(distributed.in_flight.remove(at).1)
             });
             let Some(server) = wanted else { return };
-            let ids: Vec<u32> = (position..position + rows).map(|at| id(at, true)).collect();
-            self.hear(user, Event::Verified { server, task, ids: &ids });
+            self.hear(user, Event::Verified { server, task, ids: &ids(position, rows) });
         }
         let User { known, begun, .. } = self.users[user];
         if known == self.cluster.tokens {
@@ -303,15 +302,13 @@ impl ClusterRun<'_> {
             let Some(distributed) = self.distributed_user(user, text) else { return };
             match action {
                 Action::Draft { task, feed, most } => {
-                    let position = feed.keep + feed.tokens.len() - PROMPT.len();
-                    distributed.drafting = Some((task, position, most));
+                    distributed.drafting = Some((task, position(&feed, 1), most));
                     let latency = self.about(self.cluster.drafter_latency);
                     self.plan(latency, Happens::Drafted { user, text, task });
                 }
                 Action::Verify { task, server, feed, rows } => {
                     distributed.in_flight.push((task, server));
-                    let position = feed.keep + feed.tokens.len() - rows;
-                    self.send(ClusterRequest { user, text, task, position, rows });
+                    self.send(ClusterRequest { user, text, task, position: position(&feed, rows), rows });
                 }
                 Action::Cancel { task } => {
                     distributed.drafting.take_if(|drafting| drafting.0 == task);

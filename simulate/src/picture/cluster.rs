@@ -12,10 +12,10 @@ const WIDTH: f64 = 2.0 * STRIDE + 8.0;
 
 fn colour(schedule: Schedule) -> &'static str {
     match schedule {
-        Schedule::Plain => "quiet",
-        Schedule::Server => "target",
-        Schedule::Device => "accepted",
-        Schedule::Distributed => "draft",
+        Schedule::Plain => "ft-quiet",
+        Schedule::Server => "ft-target",
+        Schedule::Device => "ft-accepted",
+        Schedule::Distributed => "ft-draft",
     }
 }
 
@@ -43,13 +43,7 @@ pub fn cluster(cluster: &Cluster, points: &[Point]) -> String {
     plot(&mut svg, points, LEFT, "tokens per second of all", &[|outcome| outcome.tokens_per_second]);
     let latencies: [fn(&Outcome) -> f64; 2] = [|outcome| outcome.latency_median, |outcome| outcome.latency_p95];
     plot(&mut svg, points, LEFT + STRIDE, "milliseconds per token (dashed: p95)", &latencies);
-    let mut x = LEFT;
-    let y = TOP + SIDE.1 + 66.0;
-    for schedule in Schedule::ALL {
-        svg.rect(x, y - 6.0, 16.0, 3.0, &format!("ft-{}", colour(schedule)));
-        svg.text(x + 22.0, y, Anchor::Start, "ft-quiet", schedule.title());
-        x += 60.0 + schedule.title().chars().count() as f64 * 6.4;
-    }
+    svg.legend(LEFT, TOP + SIDE.1 + 66.0, Schedule::ALL.map(|schedule| (colour(schedule), schedule.title())));
     svg.finish()
 }
 
@@ -82,7 +76,7 @@ fn plot(svg: &mut Svg, points: &[Point], left: f64, title: &str, lines: &[fn(&Ou
             let place = |point: &Point| (across.at(point.users as f64), up.at(line(&point.outcome_of(schedule))));
             let places: Vec<(f64, f64)> = points.iter().map(place).collect();
             let dashes = if dashed > 0 { " ft-dashed" } else { "" };
-            svg.path(&places, &format!("ft-s-{}{dashes}", colour(schedule)));
+            svg.path(&places, &format!("{}{dashes}", colour(schedule).replace("ft-", "ft-s-")));
         }
     }
 }

@@ -30,7 +30,9 @@ pub fn heatmaps(grid: &Grid, ratios: &[Ratio], columns: usize) -> String {
         Some(lookahead) => format!("lookahead {lookahead}"),
         None => "best lookahead of each".into(),
     };
-    let what = format!("{} tokens, SP degree {}, {lookahead}", options.tokens, options.sp_degree);
+    let all = (0..grid.drafter_latencies.len()).all(|column| grid.keeps_up(column));
+    let empty = if all { "" } else { "; empty: equation 1 not met" };
+    let what = format!("{} tokens, SP degree {}, {lookahead}{empty}", options.tokens, options.sp_degree);
     svg.text(left, 22.0, Anchor::Start, "ft-quiet", &what);
     for (at, &ratio) in ratios.iter().enumerate() {
         let (x, y) = ((at % across) as f64 * STRIDE.0 + left, (at / across) as f64 * STRIDE.1 + TOP);
@@ -46,12 +48,15 @@ fn plot(svg: &mut Svg, grid: &Grid, ratio: Ratio, x: f64, y: f64) {
     svg.text(x, y - 10.0, Anchor::Start, "ft-ink ft-b", ratio.title());
     for (row, cells) in grid.cells.chunks(columns).enumerate() {
         let top = y + SIDE - (row + 1) as f64 * height;
-        let colours: Vec<usize> = cells.iter().map(|means| colour(ratio.of_means(means))).collect();
+        let drawn = |column| ratio == Ratio::SiPlain || grid.keeps_up(column);
+        let colours = cells.iter().enumerate().map(|(at, means)| drawn(at).then(|| colour(ratio.of_means(means))));
         let mut column = 0;
         // Neighbours of the same colour share a rectangle.
-        for run in colours.chunk_by(|a, b| a == b) {
-            let class = format!("ft-{}", run[0]);
-            svg.rect(x + column as f64 * width, top, run.len() as f64 * width, height, &class);
+        for run in colours.collect::<Vec<_>>().chunk_by(|a, b| a == b) {
+            if let Some(colour) = run[0] {
+                let class = format!("ft-{colour}");
+                svg.rect(x + column as f64 * width, top, run.len() as f64 * width, height, &class);
+            }
             column += run.len();
         }
     }

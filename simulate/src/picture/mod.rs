@@ -11,8 +11,6 @@ pub use cluster::cluster;
 pub use heatmaps::heatmaps;
 pub use timeline::timeline;
 
-use std::fmt::Write;
-
 /// Custom properties with their light and dark colours. The scale goes from 0 (much faster) over 5 (equal) to 10 (much slower), from blue
 /// to orange. Colour-blind people can distinguish these, and they also differ in lightness.
 const COLOURS: [(&str, &str, &str); 19] = [
@@ -58,19 +56,18 @@ impl Svg {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"ft\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
              height=\"{height}\" role=\"img\" aria-label=\"{title}\"><title>{title}</title><style>"
         ));
-        let rules = |dark: bool| {
-            COLOURS.iter().fold(String::new(), |mut rules, (name, light, night)| {
-                let colour = if dark { night } else { light };
-                // Writing to a string cannot fail.
-                let _ = write!(rules, ".ft .ft-{name}{{fill:var(--ft-{name},{colour})}}");
-                let _ = match *name {
+        let rules = |dark: bool| -> String {
+            let rule = |&(name, light, night)| {
+                let colour = format!("var(--ft-{name},{})", if dark { night } else { light });
+                let stroke = match name {
                     "line" | "quiet" | "accepted" | "target" | "draft" => {
-                        write!(rules, ".ft .ft-s-{name}{{stroke:var(--ft-{name},{colour})}}")
+                        format!(".ft .ft-s-{name}{{stroke:{colour}}}")
                     }
-                    _ => Ok(()),
+                    _ => String::new(),
                 };
-                rules
-            })
+                format!(".ft .ft-{name}{{fill:{colour}}}{stroke}")
+            };
+            COLOURS.iter().map(rule).collect()
         };
         svg.add(&rules(false));
         svg.add("@media(prefers-color-scheme:dark){");
@@ -120,6 +117,15 @@ impl Svg {
         self.add(&format!("<text {place} text-anchor=\"middle\" class=\"{class}\">{text}</text>"));
     }
 
+    /// Draws a row of colours with their meanings.
+    fn legend(&mut self, mut x: f64, y: f64, items: impl IntoIterator<Item = (&'static str, &'static str)>) {
+        for (class, says) in items {
+            self.rect(x, y - 9.0, 12.0, 11.0, class);
+            self.text(x + 17.0, y, Anchor::Start, "ft-quiet", says);
+            x += 34.0 + says.chars().count() as f64 * 6.4;
+        }
+    }
+
     fn finish(mut self) -> String {
         self.add("</svg>");
         self.text
@@ -135,18 +141,9 @@ fn short(value: f64) -> String {
 
 /// Escapes a text for SVG.
 fn escape(text: &str) -> String {
-    text.chars().fold(String::new(), |mut escaped, character| {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // XML does not allow control characters.
-            control if control.is_control() => escaped.push(' '),
-            other => escaped.push(other),
-        }
-        escaped
-    })
+    // XML does not allow control characters.
+    let text = text.replace(char::is_control, " ").replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

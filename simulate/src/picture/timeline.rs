@@ -1,91 +1,92 @@
-//! Figure of a run of distributed speculation: draft and verify tasks, cancellations, and emitted tokens.
+//! Figure of one text by plain decoding, sequential and distributed speculation: forwards, cancellations, and emitted tokens.
 
 use super::{Anchor, Svg, short};
-use crate::offline::{Span, Watch, dsi, means};
-use crate::{Cell, Draws, offline::Lookaheads};
-use foretoken::Result;
+use crate::offline::Span;
+use crate::{Cell, Trace, Traces};
 
 const WIDTH: f64 = 860.0;
-const LEFT: f64 = 84.0;
+const LEFT: f64 = 92.0;
 const RIGHT: f64 = 16.0;
-const TOP: f64 = 66.0;
-const LANE: f64 = 30.0;
+const TOP: f64 = 60.0;
+const LANE: f64 = 26.0;
 const BAR: f64 = 20.0;
+/// Height of a schedule's emitted tokens: those of one moment are stacked.
+const STACK: f64 = 24.0;
+/// Distance from one schedule to the next.
+const GAP: f64 = 18.0;
 
-/// All spans and emitted tokens, in order.
-#[derive(Default)]
-struct Record {
-    spans: Vec<Span>,
-    emitted: Vec<(f64, bool)>,
-}
-
-impl Watch for Record {
-    fn span(&mut self, span: Span) {
-        self.spans.push(span);
-    }
-
-    fn emitted(&mut self, now: f64, accepted: bool) {
-        self.emitted.push((now, accepted));
-    }
-}
-
-/// Simulates one text and draws it. `unit` is the unit of the cell's latencies, for example `ms`.
-///
-/// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
-pub fn timeline(cell: &Cell, seed: u64, unit: &str) -> Result<String> {
-    cell.validate()?;
-    let draws = Draws::new(cell.tokens, 1, seed)?;
-    let mut record = Record::default();
-    let mut total = 0.0;
-    for agreements in draws.agreements(cell.acceptance) {
-        total = dsi(cell, cell.patience(), &agreements, &mut record)?;
-    }
-    let others = means(cell, Lookaheads { dsi: cell.lookahead, ..Lookaheads::good(cell) }, &draws)?;
-    let lanes = cell.sp_degree + 2;
-    let height = TOP + lanes as f64 * LANE + 62.0;
-    let mut svg = Svg::new(WIDTH, height, "A run of distributed speculation");
-    let title = format!("{} tokens in {} {unit}", cell.tokens, short(total));
-    let compare =
-        format!("{title}; sequential speculation {}, plain decoding {}", short(others.si), short(others.plain));
-    svg.text(LEFT, 20.0, Anchor::Start, "ft-ink ft-b", &compare);
-    let Cell { target, drafter, acceptance, lookahead, sp_degree, .. } = cell;
+/// Draws the schedules below each other, on one time axis. `unit` is the unit of the cell's latencies, for example `ms`.
+pub fn timeline(traces: &Traces, unit: &str) -> String {
+    let Traces { cell, plain, si, dsi } = traces;
+    let Cell { target, drafter, acceptance, lookahead, sp_degree, tokens } = cell;
+    let foot = TOP + (sp_degree + 3) as f64 * LANE + 3.0 * (STACK + GAP);
+    let mut svg = Svg::new(WIDTH, foot + 52.0, "Plain decoding, sequential and distributed speculation over time");
+    let [plain_total, si_total, dsi_total] = [plain, si, dsi].map(|trace| short(trace.latency()));
+    let total = format!("{tokens} tokens: plain {plain_total} {unit}, SI {si_total} {unit}, DSI {dsi_total} {unit}");
+    svg.text(LEFT, 20.0, Anchor::Start, "ft-ink ft-b", &total);
     let (t, c) = (short(target.tpot), short(drafter.tpot));
     let what = format!(
         "target {t} {unit}, drafter {c} {unit}, acceptance {acceptance}, lookahead {lookahead}, SP degree {sp_degree}"
     );
     svg.text(LEFT, 38.0, Anchor::Start, "ft-quiet", &what);
 
-    let scale = (WIDTH - LEFT - RIGHT) / total;
-    let x = |time: f64| LEFT + time * scale;
-    let foot = TOP + lanes as f64 * LANE;
-    let step = tick(total);
-    let mut at = 0.0;
-    while at <= total * 1.0001 {
-        svg.line((x(at), TOP - 6.0), (x(at), foot), "ft-s-line");
-        svg.text(x(at), foot + 15.0, Anchor::Middle, "ft-quiet", &short(at));
-        at += step;
+    let end = traces.end();
+    let x = |time: f64| LEFT + time * (WIDTH - LEFT - RIGHT) / end;
+    for at in traces.ticks() {
+        svg.line((x(at), TOP - 6.0), (x(at), foot - GAP), "ft-s-line");
+        svg.text(x(at), foot - 2.0, Anchor::Middle, "ft-quiet", &short(at));
     }
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, foot + 31.0, Anchor::Middle, "ft-ink", &format!("time ({unit})"));
-    let lane = |at: usize| TOP + at as f64 * LANE;
-    let names = (1..=*sp_degree).map(|server| format!("server {server}"));
-    for (at, name) in ["drafter".to_owned()].into_iter().chain(names).chain(["emitted".to_owned()]).enumerate() {
-        svg.text(LEFT - 10.0, lane(at) + BAR - 5.0, Anchor::End, "ft-ink", &name);
+    svg.text((LEFT + WIDTH - RIGHT) / 2.0, foot + 14.0, Anchor::Middle, "ft-ink", &format!("time ({unit})"));
+    let servers = (1..=*sp_degree).map(|server| format!("server {server}"));
+    let most = [plain, si, dsi].into_iter().flat_map(moments).map(<[_]>::len).max().unwrap_or(1);
+    let height = (STACK / most as f64).min(8.0);
+    let mut top = TOP;
+    for (trace, lanes) in [
+        (plain, vec!["plain".into()]),
+        (si, vec!["SI".into()]),
+        (dsi, ["DSI: drafter".into()].into_iter().chain(servers).collect()),
+    ] {
+        top = schedule(&mut svg, trace, &lanes, (top, height), x);
     }
-    for span in &record.spans {
-        bar(&mut svg, span, x(span.from), x(span.to), lane(span.server.map_or(0, |server| server + 1)));
+    let items = [
+        ("ft-draft", "drafts tokens"),
+        ("ft-verify", "target forward"),
+        ("ft-verify ft-off ft-s-quiet", "cancelled"),
+        ("ft-accepted", "accepted token"),
+        ("ft-target", "the target's own token"),
+    ];
+    svg.legend(LEFT, foot + 38.0, items);
+    svg.finish()
+}
+
+/// Draws the lanes of a schedule, then its emitted tokens, each `height` high. Returns the top of the next schedule.
+fn schedule(svg: &mut Svg, trace: &Trace, lanes: &[String], (top, height): (f64, f64), x: impl Fn(f64) -> f64) -> f64 {
+    let lane = |at: usize| top + at as f64 * LANE;
+    let foot = lane(lanes.len());
+    for (at, name) in lanes.iter().enumerate() {
+        svg.text(LEFT - 10.0, lane(at) + BAR - 5.0, Anchor::End, "ft-ink", name);
     }
-    // Tokens emitted at the same moment are drawn next to each other. Tasks cancelled by the last token are already recorded.
-    let mut marks: Vec<(f64, bool)> = Vec::new();
-    for &(time, accepted) in &record.emitted {
-        let free = marks.last().map_or(0.0, |&(last, _)| last + 5.0);
-        marks.push((x(time).max(free).min(WIDTH - 5.0), accepted));
+    for span in &trace.spans {
+        // With one lane, drafter and target take turns.
+        let at = span.server.map_or(0, |server| server + 1).min(lanes.len() - 1);
+        bar(svg, span, x(span.from), x(span.to), lane(at));
     }
-    for (place, accepted) in marks {
-        svg.rect(place - 2.0, lane(lanes - 1), 4.0, BAR, if accepted { "ft-accepted" } else { "ft-target" });
+    svg.text(LEFT - 10.0, foot + STACK, Anchor::End, "ft-quiet ft-small", "emitted");
+    for tokens in moments(trace) {
+        let (accepted, all) = (tokens.iter().filter(|token| token.1).count(), tokens.len());
+        for (class, from, to) in
+            [("ft-accepted", 0, accepted), ("ft-target", accepted, all)].into_iter().filter(|(_, from, to)| from < to)
+        {
+            let [from, to] = [from, to].map(|count| count as f64 * height);
+            svg.rect(x(tokens[0].0) - 2.5, foot + STACK - to, 5.0, to - from, class);
+        }
     }
-    legend(&mut svg, foot + 48.0);
-    Ok(svg.finish())
+    foot + STACK + GAP
+}
+
+/// Returns the tokens emitted at each moment.
+fn moments(trace: &Trace) -> impl Iterator<Item = &[(f64, bool)]> {
+    trace.emitted.chunk_by(|a, b| a.0 == b.0)
 }
 
 fn bar(svg: &mut Svg, span: &Span, from: f64, to: f64, top: f64) {
@@ -101,27 +102,5 @@ fn bar(svg: &mut Svg, span: &Span, from: f64, to: f64, top: f64) {
     if width > label.chars().count() as f64 * 6.0 + 2.0 {
         let class = if span.cancelled { "ft-quiet ft-small" } else { "ft-ink ft-small" };
         svg.text((from + to) / 2.0, top + 14.0, Anchor::Middle, class, &label);
-    }
-}
-
-/// Returns a round distance for about ten ticks.
-fn tick(total: f64) -> f64 {
-    let power = 10f64.powf((total / 10.0).log10().floor());
-    let fits = |step: &f64| total / step <= 12.0;
-    [1.0, 2.0, 5.0, 10.0].map(|step| step * power).into_iter().find(fits).unwrap_or(total)
-}
-
-fn legend(svg: &mut Svg, y: f64) {
-    let mut x = LEFT;
-    for (class, says) in [
-        ("ft-draft", "drafts token n"),
-        ("ft-verify", "verifies tokens n–m"),
-        ("ft-verify ft-off ft-s-quiet", "cancelled"),
-        ("ft-accepted", "accepted token"),
-        ("ft-target", "the target's own token"),
-    ] {
-        svg.rect(x, y - 9.0, 12.0, 11.0, class);
-        svg.text(x + 17.0, y, Anchor::Start, "ft-quiet", says);
-        x += 34.0 + says.chars().count() as f64 * 6.4;
     }
 }
