@@ -14,10 +14,11 @@ use super::prompts::PromptsFlag;
 use super::{Failure, print_json};
 use clap::value_parser;
 use foretoken::internals::backend::{Backend, Device};
-use foretoken::internals::gpu::{Gpu, GpuOptions};
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::model::Plan;
 use foretoken::internals::session::Session;
 use foretoken::internals::weights::Source;
-use foretoken::{DeviceChoice, Error, LoadOptions, Result};
+use foretoken::{Error, LoadOptions, Result};
 use measure::Effort;
 use parts::Parts;
 use report::BenchReport;
@@ -37,7 +38,7 @@ pub(super) const METHOD: &str = "Times are wall clock, driver included, and medi
 pub(super) struct BenchArgs {
     #[command(flatten)]
     models: LocalModels,
-    /// Use random weights of this shape instead of a model; f16 unless --dtype is given, generated on the GPU
+    /// Use random weights of this shape instead of a model; f16 unless --dtype is given
     #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with_all = ["Pair", "prompts"])]
     shape: Option<String>,
     /// Text whose perplexity is measured, for the loss from fewer bits [default: the tale of the checkout]
@@ -88,21 +89,10 @@ pub(super) async fn run(args: &BenchArgs, json: bool) -> Result<(), Failure> {
 
 impl BenchArgs {
     async fn load(&self, options: &LoadOptions) -> Result<(Device, Subject)> {
-        let (device, mut subject) = match &self.shape {
-            Some(_) if options.device == DeviceChoice::Cpu => {
-                let allowed = "webgpu, with --shape".into();
-                return Err(Error::BadOption { option: "device".into(), value: "cpu".into(), allowed });
-            }
-            Some(name) => {
-                let gpu = Gpu::open(&GpuOptions::default()).await?;
-                let engine = shape::engine(&gpu, name, options).await?;
-                (Device::Gpu(gpu), Subject::Engine(Box::new(engine)))
-            }
-            None => {
-                let (device, _) = Device::open(options, &GpuOptions::default()).await?;
-                let session = self.models.pair.load(device.clone(), options).await?;
-                (device, Subject::Session(Box::new(session)))
-            }
+        let (device, _) = Device::open(options, &GpuOptions::default()).await?;
+        let mut subject = match &self.shape {
+            Some(name) => Subject::Engine(shape::engine(&device, name, options).await?),
+            None => Subject::Session(Box::new(self.models.pair.load(device.clone(), options).await?)),
         };
         let max_context = subject.engine().capacity();
         if max_context < LEAST_CONTEXT {
@@ -136,6 +126,7 @@ async fn measure(
     let engine = subject.engine();
     let info = engine.device().clone();
     let (arithmetic, memory) = (engine.arithmetic(), measure::memory(engine));
+    let dispatches_per_layer = engine.spec().map_or(0, |spec| Plan::new(spec).dispatches_per_layer());
     let limit = parts.begin("probe");
     let probe_gb_per_s = probe::run(engine.gpu(), effort, &limit).await?;
     parts.end(limit);
@@ -176,6 +167,7 @@ async fn measure(
         decode,
         verify,
         prefill,
+        dispatches_per_layer,
         rounds,
         sampling,
         drafts,

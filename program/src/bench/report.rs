@@ -21,6 +21,8 @@ pub(super) struct BenchReport {
     pub decode: Decode,
     pub prefill: Prefill,
     pub verify: Vec<Verify>,
+    /// Most kernel calls of a layer in a forward pass on a GPU.
+    pub dispatches_per_layer: usize,
     pub rounds: Option<Rounds>,
     /// Drafts of the drafter on the device.
     pub drafts: Vec<DraftCost>,
@@ -58,14 +60,14 @@ impl Display for BenchReport {
             line(f, "                  ms   ", ms.iter().map(|ms| format!("{ms:.2}")))?;
             line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
         }
-        if let Some(rounds) = rounds {
-            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } =
-                rounds;
-            write!(
-                f,
-                "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
-            )?;
-            writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
+        let per_layer = self.dispatches_per_layer;
+        match rounds {
+            Some(Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches }) => {
+                let readbacks = format!("blocking readbacks {blocking_readbacks} ({readback_bytes} bytes)");
+                write!(f, "round    submits {submits}, {readbacks}, ")?;
+                writeln!(f, "creates {creates}, dispatches {dispatches} ({per_layer} per layer)")?;
+            }
+            None => writeln!(f, "plan     {per_layer} dispatches per layer, if on a GPU")?,
         }
         if !self.drafts.is_empty() {
             line(f, "drafts   tokens         ", self.drafts.iter().map(|cost| cost.tokens))?;
@@ -78,7 +80,11 @@ impl Display for BenchReport {
         let Lookup { tokens, read_ms, round_us } = lookup;
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
         let [weights, kv, draft, scratch] = [memory.weights, memory.kv, memory.draft, memory.scratch].map(Bytes);
-        let planned = format!("weights {weights}, KV {kv}, draft model {draft}, scratch {scratch}");
+        let checkpoint = match memory.checkpoint {
+            0 => String::new(),
+            bytes => format!(" ({} per checkpoint)", Bytes(bytes)),
+        };
+        let planned = format!("weights {weights}, KV {kv}{checkpoint}, draft model {draft}, scratch {scratch}");
         match (memory.allocated, memory.unplanned) {
             (Some(allocated), Some(unplanned)) => {
                 writeln!(f, "memory   {} allocated: {planned}, {unplanned} bytes besides", Bytes(allocated))?;
