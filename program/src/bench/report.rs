@@ -4,7 +4,7 @@ use super::super::inspect::Bytes;
 use super::super::print::name_device;
 use super::loss::Loss;
 use super::measure::{BenchMemory, Decode, DraftCost, Lookup, Prefill, Rounds, SamplingCost, Verify};
-use super::tasks::{Phase, Task};
+use super::tasks::{DraftAlone, Phase, Task};
 use foretoken::{Arithmetic, DeviceInfo};
 use serde::Serialize;
 use std::fmt::{self, Display};
@@ -31,6 +31,8 @@ pub(super) struct BenchReport {
     pub memory: BenchMemory,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
+    /// Plain decoding of the draft model, without its target.
+    pub draft_alone: Vec<DraftAlone>,
     pub loss: Vec<Loss>,
     /// Parts that reached their time limit.
     pub cut: Vec<&'static str>,
@@ -97,12 +99,19 @@ impl Display for BenchReport {
                 let hidden = format!("{host_ms:>8.3} {:>5.0} %", 100.0 * hidden);
                 writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3} {hidden}")?;
             }
-            writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup")?;
+            writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup          tokens/s")?;
             for task in &self.tasks {
                 let Task { kind, mode, tokens, num_spec_steps: rounds, mean_acceptance_length: length, .. } = task;
-                let numbers = format!("{:>7.2} {:>8.2}", task.draft_acceptance_rate, task.speedup);
+                let speed = task.tokens_per_second;
+                let numbers = format!("{:>7.2} {:>8.2} {speed:>17}", task.draft_acceptance_rate, task.speedup);
                 writeln!(f, "         {kind:<9} {mode:<12} {tokens:>6} {rounds:>7} {length:>7.2} {numbers}")?;
             }
+        }
+        if !self.draft_alone.is_empty() {
+            writeln!(f, "alone    kind      tokens          tokens/s, of the draft model")?;
+        }
+        for DraftAlone { kind, tokens, tokens_per_second } in &self.draft_alone {
+            writeln!(f, "         {kind:<9} {tokens:>6} {tokens_per_second:>17}")?;
         }
         if let Some(first) = self.loss.first() {
             writeln!(
