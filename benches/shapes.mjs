@@ -1,51 +1,53 @@
-// node benches/shapes.mjs [--shapes smollm2-135m,...] [--dtypes f16,q8,q4] [--time-limit 60]: the results of `foretoken bench --quick
-// --shape` for real sizes in each type, one line each. T(n) is relative to T(1), after 32 positions. `draft` is the cost of a draft step:
-// one row of the smallest SmolLM2 in that type, relative to one row of the model.
+// node benches/shapes.mjs [--device cpu] [--shapes lfm2-350m,...] [--dtypes f16,q8,q4] [--time-limit 60]: the results of `foretoken bench
+// --quick --shape` for real sizes in each type, as a Markdown table. T(n) is relative to T(1), after 32 positions. A checkpoint is the
+// recurrent state of one position.
 import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import { fail } from "../scripts/system.mjs";
 
-const DRAFT = "smollm2-135m";
+const built = spawnSync("cargo", ["build", "--release", "--package", "foretoken-cli"], { stdio: "inherit" });
+if (built.status !== 0) fail("the native program was not built");
+
 const { values } = parseArgs({
   options: {
-    shapes: { type: "string", default: `${DRAFT},gemma-3-270m,smollm2-360m,lfm2-350m,qwen3-0.6b,llama-3.2-1b,lfm2-1.2b,smollm2-1.7b` },
+    device: { type: "string", default: "auto" },
+    shapes: { type: "string", default: "lfm2-350m,lfm2-1.2b,lfm2-8b-a1b,gemma-4-e2b,qwen3.5-0.8b,qwen3.5-2b,ministral-3-3b" },
     dtypes: { type: "string", default: "f16,q8,q4" },
     "time-limit": { type: "string", default: "60" },
   },
 });
 
-const line = (...[name, ...cells]) => console.log([name.padEnd(14), ...cells.map((cell) => String(cell).padStart(8))].join(" "));
-const mb = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
+const ROWS = [2, 4, 8, 16];
+const HEAD = ["shape", "type", "weights", "KV", "checkpoint", "scratch", "dispatches per layer", "tokens/s", "T(1), ms"];
+const line = (/** @type {string[]} */ cells) => console.log(`| ${cells.join(" | ")} |`);
+const mb = (/** @type {number} */ bytes) => (bytes === 0 ? "0" : `${(bytes / 1e6).toFixed(bytes < 1e6 ? 2 : 0)} MB`);
 
-/** Milliseconds of one row of the draft model, by type. */
-const drafts = new Map();
 let begun = false;
 for (const shape of values.shapes.split(",")) {
   for (const dtype of values.dtypes.split(",")) {
-    const bench = ["bench", "--quick", "--json", "--shape", shape, "--dtype", dtype, "--time-limit", values["time-limit"]];
-    const { status, stdout, stderr } = spawnSync("cargo", ["run", "--release", "--quiet", "--", ...bench], { encoding: "utf8" });
-    if (status !== 0) fail(`${bench.join(" ")}: ${stderr}`);
-    const {
-      device,
-      decode,
-      verify: [shortest],
-      memory,
-      cut,
-    } = JSON.parse(stdout);
-    // Empty if the time was up before.
-    const {
-      ms: [one],
-      ratio,
-    } = shortest ?? { ms: [NaN], ratio: [] };
+    const bench = ["bench", "--quick", "--json", "--shape", shape, "--dtype", dtype, "--device", values.device, "--time-limit", values["time-limit"]];
+    const { status, signal, stdout, stderr } = spawnSync("target/release/foretoken", bench, { encoding: "utf8" });
+    const report = stdout.startsWith("{") ? JSON.parse(stdout) : {};
+    // The system ends a program that uses more memory than there is.
+    if (report.error?.code === "out-of-gpu-memory" || signal === "SIGKILL") {
+      console.error(`${shape} ${dtype}: ${report.error?.message ?? "it does not fit into memory"}`);
+      continue;
+    }
+    if (status !== 0) fail(`${bench.join(" ")}: ${report.error?.message ?? stderr}`);
+    const { device, decode, prefill, memory, cut } = report;
     if (!begun) {
-      console.log(`${device.name}, ${device.driver}; * where the time was up`);
-      line("shape", "type", "weights", "memory", "tokens/s", "T(2)", "T(4)", "T(8)", "T(16)", "draft");
+      console.log(`${[device.name, device.driver].filter(Boolean).join(", ")}; * where the time was up\n`);
+      const head = [...HEAD, ...ROWS.map((rows) => `T(${rows})`), "prefill, tokens/s"];
+      line(head);
+      line(head.map(() => "---"));
       begun = true;
     }
-    if (shape === DRAFT) drafts.set(dtype, one);
-    const found = [1, 2, 3, 4].map((i) => ratio[i]?.toFixed(2) ?? "");
-    const step = (drafts.get(dtype) ?? NaN) / one;
-    const shown = `${Number.isNaN(step) ? "" : step.toFixed(2)}${cut.length ? "*" : ""}`;
-    line(shape, dtype, mb(memory.weights), mb(memory.allocated), decode.tokens_per_second.toFixed(2), ...found, shown);
+    const [shortest] = report.verify;
+    // Empty if the time was up before.
+    const one = shortest?.ms[0].toFixed(2) ?? "";
+    const ratios = ROWS.map((rows) => shortest?.ratio[shortest.rows.indexOf(rows)].toFixed(2) ?? "");
+    const sizes = [memory.weights, memory.kv, memory.checkpoint, memory.scratch].map(mb);
+    const speeds = [decode, prefill].map((part) => part.tokens_per_second.toFixed(1));
+    line([shape, dtype + (cut.length ? "*" : ""), ...sizes, report.dispatches_per_layer, speeds[0], one, ...ratios, speeds[1]]);
   }
 }

@@ -37,6 +37,11 @@ impl ModelFlags {
         self.model.as_deref().map_or_else(files::tales, |name| files::words("model", name))
     }
 
+    /// Returns true if there is a draft model, without opening it.
+    pub fn has_assistant(&self) -> bool {
+        self.assistant_model.is_some() || !self.no_assistant && self.model.is_none()
+    }
+
     /// Opens the draft model's files; `None`: no draft model.
     pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {

@@ -18,6 +18,7 @@ mod reading;
 mod score;
 mod serve;
 mod simulate;
+mod spread;
 mod writer;
 
 use clap::error::{ContextKind, ErrorKind};

@@ -4,12 +4,12 @@
 use super::load::{LocalModels, load};
 use super::print::name_device;
 use super::prompts::{Exercise, PromptsFlag};
+use super::spread::Spread;
 use super::{Failure, print_json};
 use clap::value_parser;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::Source;
 use foretoken::{DrafterChoice, Error, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
-use serde::Serialize;
 use serde_json::json;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -37,22 +37,6 @@ pub(super) struct MeasureArgs {
     /// Texts of each measurement; if there are fewer prompts, they are repeated
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000), default_value_t = 50)]
     texts: u32,
-}
-
-/// Mean and standard deviation.
-#[derive(Clone, Copy, Serialize)]
-struct Spread {
-    mean: f64,
-    deviation: f64,
-}
-
-impl Spread {
-    fn of_values(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Self { mean, deviation: (squares / (count - 1.0).max(1.0)).sqrt() }
-    }
 }
 
 pub(super) async fn run(args: &MeasureArgs, json: bool) -> Result<(), Failure> {
@@ -95,8 +79,8 @@ pub(super) async fn run(args: &MeasureArgs, json: bool) -> Result<(), Failure> {
     writeln!(out, "device      {}", name_device(device))?;
     writeln!(out, "{:<12}{:>18}{:>18}", "", "TTFT ms", "TPOT ms")?;
     for (model, times, name) in [("target", target, &names[0]), ("draft model", drafter, &names[1])] {
-        let [ttft, tpot] = times.map(|spread| format!("{:.2} ± {:.2}", spread.mean, spread.deviation));
-        writeln!(out, "{model:<12}{ttft:>18}{tpot:>18}  {name}")?;
+        let [ttft, tpot] = times;
+        writeln!(out, "{model:<12}{ttft:>18.2}{tpot:>18.2}  {name}")?;
     }
     writeln!(out, "acceptance  {acceptance:.3}: {accepted} draft tokens accepted, {rejected} rejected")?;
     Ok(())

@@ -483,7 +483,7 @@ fn bench_has_every_key() {
     assert_keys(&report["device"], &["name", "backend", "driver"]);
     assert_keys(&report["decode"], &["tokens_per_second", "bytes_per_token", "fraction_of_probe"]);
     assert_keys(&report["prefill"], &["tokens", "tokens_per_second"]);
-    assert_keys(&report["memory"], &["weights", "kv", "draft", "scratch", "allocated", "unplanned"]);
+    assert_keys(&report["memory"], &["weights", "kv", "checkpoint", "draft", "scratch", "allocated", "unplanned"]);
     assert!(report["probe_gb_per_s"].as_f64().unwrap() > 0.0);
     let lengths: Vec<_> = report["verify"].as_array().unwrap().iter().map(|verify| &verify["kv_length"]).collect();
     assert_eq!(lengths, [32, 512]);
@@ -498,7 +498,7 @@ fn bench_has_every_key() {
         (&1.into(), &1.into(), &0.into())
     );
     assert!(rounds["readback_bytes"].as_u64().unwrap() <= 256);
-    assert!(rounds["dispatches_per_layer"].as_u64().unwrap() <= 6);
+    assert!((1..=6).contains(&report["dispatches_per_layer"].as_u64().unwrap()));
     assert_keys(&report["sampling"], &["vocab", "ms_per_row"]);
     assert_keys(&report["lookup"], &["tokens", "read_ms", "round_us"]);
     assert!(report["lookup"]["round_us"].as_f64().unwrap() > 0.0, "{}", report["lookup"]);
@@ -517,7 +517,10 @@ fn bench_has_every_key() {
         let length = task["tokens"].as_f64().unwrap() / task["num_spec_steps"].as_f64().unwrap();
         assert!((task["mean_acceptance_length"].as_f64().unwrap() - length).abs() < 1e-9);
         assert!(task["speedup"].as_f64().unwrap() > 0.0);
+        assert!(task["tokens_per_second"]["mean"].as_f64().unwrap() > 0.0);
     }
+    let alone: Vec<_> = report["draft_alone"].as_array().unwrap().iter().map(|task| of(task, "kind")).collect();
+    assert_eq!(alone, kinds);
     let losses = report["loss"].as_array().unwrap();
     let types: Vec<_> =
         losses.iter().map(|loss| ["dtype", "arithmetic", "kv_dtype"].map(|key| of(loss, key))).collect();
@@ -542,7 +545,7 @@ fn bench_has_every_key() {
 #[test]
 fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     let bench = run(&["bench", "--time-limit", "0", "--json", "--device", "webgpu"]);
-    let parts = ["probe", "prefill", "verify", "decode", "tasks", "loss"];
+    let parts = ["probe", "prefill", "verify", "decode", "tasks", "draft model", "loss"];
     let list = parts.map(|part| format!("{part} 0 s")).join(", ");
     let first = format!("once loaded, at most 0 s (--time-limit): {list}");
     let told: Vec<_> = std::iter::once(first).chain(parts.map(|part| format!("{part}, at most 0 s"))).collect();
@@ -552,7 +555,7 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     // Results of a single forward pass are there; no text was generated.
     assert!(report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
     assert!((32..512).contains(&report["prefill"]["tokens"].as_u64().unwrap()));
-    for part in ["verify", "phases", "tasks", "loss"] {
+    for part in ["verify", "phases", "tasks", "draft_alone", "loss"] {
         assert_eq!(report[part], Value::Array(Vec::new()), "{part}");
     }
     assert_fails(&["bench", "--time-limit", "86401"], 2, "bad-option", &["--time-limit"]);
@@ -607,12 +610,76 @@ fn bench_measures_the_cpu_too() {
     assert_eq!(report["device"]["backend"], "Cpu");
     let tasks = report["tasks"].as_array().unwrap();
     assert!(tasks.len() == 9 && tasks.iter().all(|task| task["kind"] == "mine"), "{tasks:?}");
+    // Effort::QUICK takes one prompt of a kind.
+    assert!(tasks.iter().all(|task| task["tokens_per_second"]["deviation"] == 0.0), "{tasks:?}");
     assert_eq!((&report["rounds"], &report["memory"]["allocated"]), (&Value::Null, &Value::Null));
     assert!(
         report["probe_gb_per_s"].as_f64().unwrap() > 0.0
             && report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0
     );
-    assert_fails(&["bench", "--device", "cpu", "--shape", "smollm2-135m"], 2, "bad-option", &["--device", "webgpu"]);
+}
+
+#[test]
+fn bench_compares_temperatures() {
+    let folder = TempDir::new().unwrap();
+    let (_, prompts) = prompts(&folder);
+    let out = folder.path().join("gain.svg");
+    let sweep = ["bench", "--device", "cpu", "--prompts", &prompts, "--time-limit", "86400", "--temperatures"];
+    let report = json(&[&sweep[..], &["0,0.5,1.5", "--out", out.to_str().unwrap()]].concat());
+    // Two prompts with three seeds.
+    assert_eq!((&report["texts"], &report["cut"]), (&6.into(), &Value::Array(Vec::new())));
+    let gains = report["temperatures"].as_array().unwrap();
+    let modes: Vec<_> = gains.iter().map(|gain| (gain["temperature"].as_f64().unwrap(), &gain["mode"])).collect();
+    let [greedy, coupled, rejection] = ["greedy", "coupled", "rejection"].map(Value::from);
+    let expected = [(0.0, &greedy), (0.5, &coupled), (0.5, &rejection), (1.5, &coupled), (1.5, &rejection)];
+    assert_eq!(modes, expected);
+    for gain in gains {
+        let number = |key: &str| gain[key].as_f64().unwrap();
+        let length = number("tokens") / number("num_spec_steps");
+        assert!((number("mean_acceptance_length") - length).abs() < 1e-9, "{gain}");
+        // The draft model was used.
+        assert!(number("draft_acceptance_rate") > 0.0 && number("speedup") > 0.0, "{gain}");
+        assert!(gain["tokens_per_second"]["deviation"].as_f64().unwrap() > 0.0, "{gain}");
+    }
+    let picture = std::fs::read_to_string(&out).unwrap();
+    assert!(
+        picture.starts_with("<svg") && picture.contains("tales/target, drafted by tales/draft; 6 texts"),
+        "{picture}"
+    );
+    let forms =
+        ["bench", "--device", "cpu", "--quick", "--prompts", "benches/dsi_prompts.jsonl", "--temperatures", "0"];
+    assert_eq!(json(&forms)["texts"], 4, "one of each form");
+    for (flags, says) in [
+        (&["--temperatures", "x"][..], "--temperatures"),
+        (&["--temperatures", "0.5,"], "--temperatures"),
+        (&["--temperatures", "101"], "0.001 to 100"),
+        (&["--temperatures", "1,0.5,1.0"], "each temperature once"),
+        (&["--temperatures", "1", "--shape", "lfm2-350m"], "--shape"),
+        (&["--out", "gain.svg"], "--temperatures"),
+        (&["--temperatures", "1", "--out", "no-folder/gain.svg"], "--out"),
+    ] {
+        assert_fails(&[&["bench", "--device", "cpu"], flags].concat(), 2, "bad-option", &[says]);
+    }
+}
+
+#[test]
+fn bench_measures_a_shape_on_the_cpu_without_a_model() {
+    let shape = |name, more: &[&str]| {
+        let bench = ["bench", "--quick", "--time-limit", "0", "--device", "cpu", "--shape", name];
+        json(&[&bench[..], more].concat())
+    };
+    let report = shape("smollm2-135m", &["--dtype", "q8"]);
+    assert_eq!(report["model"], "smollm2-135m with random weights");
+    assert_eq!((&report["device"]["backend"], &report["arithmetic"]), (&"Cpu".into(), &"int8".into()));
+    // Codes of 8 bits with their scales.
+    let per_weight = report["memory"]["weights"].as_f64().unwrap() / 134_515_008.0;
+    assert!((1.0..1.2).contains(&per_weight), "{per_weight}");
+    assert_eq!((&report["memory"]["checkpoint"], &report["dispatches_per_layer"]), (&0.into(), &6.into()));
+    assert!(report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
+    let recurrent = shape("lfm2-350m", &["--dtype", "q4", "--max-context", "512"]);
+    // Two inputs of each of the ten convolutions.
+    assert_eq!(recurrent["memory"]["checkpoint"], 10 * 2 * 1024 * 4);
+    assert_fails(&["bench", "--device", "cpu", "--shape", "lfm2-350m", "--max-context", "8"], 2, "bad-option", &["64"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::parts::Limit;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::GpuModel;
+use foretoken::internals::model::{DeltaHistory, Mixer, ModelSpec};
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::speculate::{Drafter, PromptLookup};
 use foretoken::internals::target::{Draft, run_round};
@@ -102,7 +103,6 @@ pub(super) struct Rounds {
     pub readback_bytes: u64,
     pub creates: u64,
     pub dispatches: u64,
-    pub dispatches_per_layer: usize,
 }
 
 /// Bytes on the device.
@@ -112,6 +112,8 @@ pub(super) struct BenchMemory {
     pub weights: u64,
     /// KV cache of the target.
     pub kv: u64,
+    /// Recurrent state of one position to which a text can be cut; 0: the target has none and can be cut anywhere.
+    pub checkpoint: u64,
     /// Weights and KV cache of the draft model.
     pub draft: u64,
     /// Scratch memory of both models, as planned.
@@ -269,8 +271,9 @@ pub(super) async fn sampling(engine: &mut dyn Backend, effort: Effort, limit: &L
 
 /// Counts the operations of a round on a GPU, after a warm-up.
 pub(super) async fn rounds(engine: &mut dyn Backend) -> Result<Option<Rounds>> {
-    let Some(gpu) = engine.on_gpu() else { return Ok(None) };
-    let dispatches_per_layer = gpu.target().plan().dispatches_per_layer();
+    if engine.on_gpu().is_none() {
+        return Ok(None);
+    }
     let draft = match engine.draft_memory() {
         Some(_) => Draft::Model(ROUND_DRAFT),
         None => Draft::Tokens(tokens(engine, ROUND_DRAFT)),
@@ -288,7 +291,6 @@ pub(super) async fn rounds(engine: &mut dyn Backend) -> Result<Option<Rounds>> {
         readback_bytes: steady.readback_bytes,
         creates: steady.creates,
         dispatches: steady.dispatches,
-        dispatches_per_layer,
     }))
 }
 
@@ -303,11 +305,22 @@ pub(super) fn memory(engine: &dyn Backend) -> BenchMemory {
     BenchMemory {
         weights: target.weights,
         kv: target.kv,
+        checkpoint: engine.spec().map_or(0, checkpoint_bytes),
         draft: draft.weights + draft.kv,
         scratch: target.scratch + draft.scratch,
         allocated,
         unplanned: allocated.map(|allocated| allocated as i64 - (target.total() + draft.total()) as i64),
     }
+}
+
+/// Returns the bytes of the recurrent state of one position, over all layers.
+fn checkpoint_bytes(spec: &ModelSpec) -> u64 {
+    let numbers = spec.layers.iter().map(|layer| match &layer.mixer {
+        Mixer::Attention(_) => 0,
+        Mixer::ShortConv { taps } => (taps - 1) * spec.hidden_size,
+        Mixer::DeltaNet(delta) => DeltaHistory { spec: *delta }.slot_len(),
+    });
+    numbers.sum::<usize>() as u64 * size_of::<f32>() as u64
 }
 
 /// Looks up 10 tokens after n-grams of up to 3, in a text with 4,096 distinct tokens, some of them frequent.

@@ -6,8 +6,24 @@ use std::time::{Duration, Instant};
 
 /// Measurements of every model in order, with their share of the time.
 const OF_ENGINE: [(&str, u32); 4] = [("probe", 4), ("prefill", 8), ("verify", 12), ("decode", 4)];
-/// Measurements of models that can generate.
+/// Measurements of models that can generate, before and after those of the draft model alone.
 const OF_SESSION: [(&str, u32); 2] = [("tasks", 72), ("loss", 25)];
+const OF_DRAFT_MODEL: (&str, u32) = ("draft model", 8);
+/// Measurement that replaces all others.
+const SWEEP: (&str, u32) = ("temperatures", 1);
+
+/// Subject of the measurements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartList {
+    /// A model that cannot generate.
+    Shape,
+    /// A model that generates alone.
+    Model,
+    /// A model with a draft model.
+    Pair,
+    /// The gain by temperature.
+    Sweep,
+}
 
 /// The parts and their time limits.
 pub(super) struct Parts {
@@ -18,10 +34,16 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Prints to stderr the parts and their time limits.
-    pub fn announce(time_limit: Duration, writes: bool) -> Self {
-        let parts = OF_ENGINE.iter().chain(if writes { &OF_SESSION[..] } else { &[] });
-        let all: u32 = parts.clone().map(|(_, part)| part).sum();
-        let shares: Vec<_> = parts.map(|(name, part)| (*name, time_limit * *part / all)).collect();
+    pub fn announce(time_limit: Duration, list: PartList) -> Self {
+        let [tasks, loss] = OF_SESSION;
+        let parts = match list {
+            PartList::Shape => OF_ENGINE.to_vec(),
+            PartList::Model => [&OF_ENGINE[..], &OF_SESSION].concat(),
+            PartList::Pair => [&OF_ENGINE[..], &[tasks, OF_DRAFT_MODEL, loss]].concat(),
+            PartList::Sweep => vec![SWEEP],
+        };
+        let all: u32 = parts.iter().map(|(_, part)| part).sum();
+        let shares: Vec<_> = parts.into_iter().map(|(name, part)| (name, time_limit * part / all)).collect();
         let list: Vec<_> = shares.iter().map(|(name, share)| format!("{name} {:.0} s", share.as_secs_f64())).collect();
         tell(&format!("once loaded, at most {} s (--time-limit): {}", time_limit.as_secs(), list.join(", ")));
         Self { shares, cut: Vec::new() }

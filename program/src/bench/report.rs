@@ -4,7 +4,7 @@ use super::super::inspect::Bytes;
 use super::super::print::name_device;
 use super::loss::Loss;
 use super::measure::{BenchMemory, Decode, DraftCost, Lookup, Prefill, Rounds, SamplingCost, Verify};
-use super::tasks::{Phase, Task};
+use super::tasks::{DraftAlone, Phase, Task};
 use foretoken::{Arithmetic, DeviceInfo};
 use serde::Serialize;
 use std::fmt::{self, Display};
@@ -21,6 +21,8 @@ pub(super) struct BenchReport {
     pub decode: Decode,
     pub prefill: Prefill,
     pub verify: Vec<Verify>,
+    /// Most kernel calls of a layer in a forward pass on a GPU.
+    pub dispatches_per_layer: usize,
     pub rounds: Option<Rounds>,
     /// Drafts of the drafter on the device.
     pub drafts: Vec<DraftCost>,
@@ -29,6 +31,8 @@ pub(super) struct BenchReport {
     pub memory: BenchMemory,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
+    /// Plain decoding of the draft model, without its target.
+    pub draft_alone: Vec<DraftAlone>,
     pub loss: Vec<Loss>,
     /// Parts that reached their time limit.
     pub cut: Vec<&'static str>,
@@ -58,14 +62,14 @@ impl Display for BenchReport {
             line(f, "                  ms   ", ms.iter().map(|ms| format!("{ms:.2}")))?;
             line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
         }
-        if let Some(rounds) = rounds {
-            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } =
-                rounds;
-            write!(
-                f,
-                "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
-            )?;
-            writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
+        let per_layer = self.dispatches_per_layer;
+        match rounds {
+            Some(Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches }) => {
+                let readbacks = format!("blocking readbacks {blocking_readbacks} ({readback_bytes} bytes)");
+                write!(f, "round    submits {submits}, {readbacks}, ")?;
+                writeln!(f, "creates {creates}, dispatches {dispatches} ({per_layer} per layer)")?;
+            }
+            None => writeln!(f, "plan     {per_layer} dispatches per layer, if on a GPU")?,
         }
         if !self.drafts.is_empty() {
             line(f, "drafts   tokens         ", self.drafts.iter().map(|cost| cost.tokens))?;
@@ -78,7 +82,11 @@ impl Display for BenchReport {
         let Lookup { tokens, read_ms, round_us } = lookup;
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
         let [weights, kv, draft, scratch] = [memory.weights, memory.kv, memory.draft, memory.scratch].map(Bytes);
-        let planned = format!("weights {weights}, KV {kv}, draft model {draft}, scratch {scratch}");
+        let checkpoint = match memory.checkpoint {
+            0 => String::new(),
+            bytes => format!(" ({} per checkpoint)", Bytes(bytes)),
+        };
+        let planned = format!("weights {weights}, KV {kv}{checkpoint}, draft model {draft}, scratch {scratch}");
         match (memory.allocated, memory.unplanned) {
             (Some(allocated), Some(unplanned)) => {
                 writeln!(f, "memory   {} allocated: {planned}, {unplanned} bytes besides", Bytes(allocated))?;
@@ -91,12 +99,19 @@ impl Display for BenchReport {
                 let hidden = format!("{host_ms:>8.3} {:>5.0} %", 100.0 * hidden);
                 writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3} {hidden}")?;
             }
-            writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup")?;
+            writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup          tokens/s")?;
             for task in &self.tasks {
                 let Task { kind, mode, tokens, num_spec_steps: rounds, mean_acceptance_length: length, .. } = task;
-                let numbers = format!("{:>7.2} {:>8.2}", task.draft_acceptance_rate, task.speedup);
+                let speed = task.tokens_per_second;
+                let numbers = format!("{:>7.2} {:>8.2} {speed:>17}", task.draft_acceptance_rate, task.speedup);
                 writeln!(f, "         {kind:<9} {mode:<12} {tokens:>6} {rounds:>7} {length:>7.2} {numbers}")?;
             }
+        }
+        if !self.draft_alone.is_empty() {
+            writeln!(f, "alone    kind      tokens          tokens/s, of the draft model")?;
+        }
+        for DraftAlone { kind, tokens, tokens_per_second } in &self.draft_alone {
+            writeln!(f, "         {kind:<9} {tokens:>6} {tokens_per_second:>17}")?;
         }
         if let Some(first) = self.loss.first() {
             writeln!(

@@ -1,10 +1,16 @@
-//! Models of real sizes without a download: a known shape, with random weights generated on the device.
+//! Models of real sizes without a download: a known shape with random weights, generated on the GPU or while the CPU loads them.
 
+mod random;
+
+use self::random::RandomFile;
+use super::super::bar::Bar;
+use foretoken::internals::backend::cpu::{CpuBackend, CpuModel};
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
+use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::gpu::Gpu;
-use foretoken::internals::model::parse_config;
-use foretoken::internals::model::{Blueprint, Capacity};
-use foretoken::{Error, KvDtype, LoadOptions, Result};
+use foretoken::internals::model::{Blueprint, Capacity, ModelSpec, parse_config};
+use foretoken::internals::weights::Weights;
+use foretoken::{Error, KvDtype, LoadOptions, Result, WeightDtype};
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -27,7 +33,7 @@ pub(super) const NAMES: [&str; 13] = [
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// Creates an engine of a shape, in f16 or the type in the options, without a draft model.
-pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> Result<GpuBackend> {
+pub(super) async fn engine(device: &Device, name: &str, options: &LoadOptions) -> Result<Box<dyn Backend>> {
     let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
     let spec = parse_config(shapes[name].to_string().as_bytes(), None)?;
@@ -36,8 +42,27 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
         prefill_chunk: options.context.prefill_chunk,
         kv_dtype: options.context.kv_dtype.unwrap_or(KvDtype::F16),
     };
-    let vocab = spec.vocab_size;
-    let buffers = RoundBuffers::new(gpu, &capacity, vocab)?;
+    Ok(match device {
+        Device::Gpu(gpu) => Box::new(on_gpu(gpu, spec, capacity, options).await?),
+        Device::Cpu(processor) => {
+            let file = RandomFile::new(name, &spec, options.dtype);
+            let (weights, _) = Weights::open_gguf(Box::new(file), random::FILE).await?;
+            // The file has the types of the options.
+            let blueprint = Blueprint::new(spec, &weights, capacity, WeightDtype::Auto)?;
+            let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
+            let (bar, all, mut done) = (Bar::loading(), blueprint.memory().weights, 0);
+            let mut loaded = |bytes| {
+                done += bytes;
+                bar.show(done, all);
+            };
+            let model = CpuModel::load(processor, &blueprint, &weights, None, &mut loaded).await?;
+            Box::new(CpuBackend::new(model, None))
+        }
+    })
+}
+
+async fn on_gpu(gpu: &Rc<Gpu>, spec: ModelSpec, capacity: Capacity, options: &LoadOptions) -> Result<GpuBackend> {
+    let buffers = RoundBuffers::new(gpu, &capacity, spec.vocab_size)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
     let model = GpuModel::load(gpu, &blueprint, None, &buffers, None, &mut |_| ()).await?;

@@ -1,6 +1,7 @@
-//! Speedup on four kinds of task, each with plain decoding and with every drafter.
+//! Speedup on kinds of task, each with plain decoding and with every drafter, and speed of the draft model alone.
 
 use super::super::prompts::Exercise;
+use super::super::spread::Spread;
 use super::measure::{Effort, median};
 use super::parts::Limit;
 use foretoken::internals::session::{Progress, Session};
@@ -21,8 +22,19 @@ pub(super) struct Task {
     pub mean_acceptance_length: f64,
     /// Accepted draft tokens / draft tokens.
     pub draft_acceptance_rate: f64,
+    /// Speed over the prompts.
+    pub tokens_per_second: Spread,
     /// Time of plain decoding with the same sampling / time in this mode; prompts are cached.
     pub speedup: f64,
+}
+
+/// Speed of the draft model without a target, on a kind of task.
+#[derive(Serialize)]
+pub(super) struct DraftAlone {
+    pub kind: String,
+    pub tokens: usize,
+    /// Speed over the prompts.
+    pub tokens_per_second: Spread,
 }
 
 /// Times of a round in one mode, over all tasks.
@@ -40,47 +52,63 @@ pub(super) struct Phase {
 }
 
 /// Totals of a mode over some prompts.
-#[derive(Default, Clone, Copy)]
-struct Sum {
-    tokens: usize,
-    rounds: usize,
+#[derive(Default, Clone)]
+pub(super) struct Sum {
+    pub tokens: usize,
+    pub rounds: usize,
     drafted: usize,
     accepted: usize,
     seconds: f64,
+    /// Tokens per second of each prompt.
+    pub speeds: Vec<f64>,
     /// Drafting, verification, emission, all host work, its hidden part.
     phases: [f64; 5],
 }
 
 impl Sum {
     /// Adds a text that was generated several times: the counts of the last run, and the median time.
-    fn add(&mut self, texts: &[Stats]) {
+    pub fn add(&mut self, texts: &[Stats]) {
         let Some(stats) = texts.last() else { return };
+        let seconds = median(texts.iter().map(|stats| stats.times.total).collect());
         self.tokens += stats.num_emitted_tokens;
         self.rounds += stats.num_spec_steps;
         self.drafted += stats.num_draft_tokens;
         self.accepted += stats.num_accepted_draft_tokens;
-        self.seconds += median(texts.iter().map(|stats| stats.times.total).collect());
+        self.seconds += seconds;
+        self.speeds.push(stats.num_emitted_tokens as f64 / seconds);
         let times = &stats.times;
         let phases = [times.draft, times.verify, times.emit, times.host, times.hidden];
         self.phases.iter_mut().zip(phases).for_each(|(sum, phase)| *sum += phase);
     }
 
+    /// Returns tokens per forward pass of the target.
+    pub fn length(&self) -> f64 {
+        self.tokens as f64 / self.rounds as f64
+    }
+
+    /// Returns accepted draft tokens / draft tokens; 0 without drafts.
+    pub fn acceptance_rate(&self) -> f64 {
+        if self.drafted == 0 { 0.0 } else { self.accepted as f64 / self.drafted as f64 }
+    }
+
     /// Returns seconds per token: rejection sampling may generate a shorter text than plain decoding.
-    fn per_token(&self) -> f64 {
+    pub fn per_token(&self) -> f64 {
         self.seconds / self.tokens as f64
     }
 }
 
-/// Runs all tasks in all modes once before any is repeated. Kinds of which no prompt was completed in every mode within the limit are
+/// Texts of a prompt, by mode: one for each repeat.
+type WrittenPrompt<'a> = (&'a Exercise, Vec<Vec<Stats>>);
+
+/// Generates all prompts in all modes once before any is repeated. Prompts that were not completed in every mode within the limit are
 /// omitted.
-pub(super) async fn run(
+pub(super) async fn generate_all<'a>(
     session: &mut Session,
-    prompts: &[Exercise],
+    prompts: &'a [Exercise],
+    modes: &[TaskMode],
     effort: Effort,
     limit: &Limit,
-) -> Result<(Vec<Task>, Vec<Phase>)> {
-    let modes = modes(session);
-    // Texts of each prompt, by mode.
+) -> Result<Vec<WrittenPrompt<'a>>> {
     let exercises = prompts.chunk_by(|a, b| a.kind == b.kind).flat_map(|alike| alike.iter().take(effort.prompts));
     let mut written: Vec<_> = exercises.map(|exercise| (exercise, vec![Vec::new(); modes.len()])).collect();
     'passes: for _ in 0..effort.texts {
@@ -96,6 +124,18 @@ pub(super) async fn run(
         }
     }
     written.retain(|(_, modes)| modes.iter().all(|texts| !texts.is_empty()));
+    Ok(written)
+}
+
+/// Measures all modes on each kind of task. Kinds without a completed prompt are omitted.
+pub(super) async fn run(
+    session: &mut Session,
+    prompts: &[Exercise],
+    effort: Effort,
+    limit: &Limit,
+) -> Result<(Vec<Task>, Vec<Phase>)> {
+    let modes = modes(session);
+    let written = generate_all(session, prompts, &modes, effort, limit).await?;
     let mut tasks = Vec::new();
     let mut totals = vec![Sum::default(); modes.len()];
     for alike in written.chunk_by(|(a, _), (b, _)| a.kind == b.kind) {
@@ -112,8 +152,9 @@ pub(super) async fn run(
                 mode: name,
                 tokens: sum.tokens,
                 num_spec_steps: sum.rounds,
-                mean_acceptance_length: sum.tokens as f64 / sum.rounds as f64,
-                draft_acceptance_rate: if sum.drafted == 0 { 0.0 } else { sum.accepted as f64 / sum.drafted as f64 },
+                mean_acceptance_length: sum.length(),
+                draft_acceptance_rate: sum.acceptance_rate(),
+                tokens_per_second: Spread::of_values(&sum.speeds),
                 speedup: sums[*plain].per_token() / sum.per_token(),
             });
         }
@@ -126,12 +167,47 @@ pub(super) async fn run(
     Ok((tasks, phases))
 }
 
+/// Measures plain decoding of a draft model that was loaded alone.
+pub(super) async fn alone(
+    session: &mut Session,
+    prompts: &[Exercise],
+    effort: Effort,
+    limit: &Limit,
+) -> Result<Vec<DraftAlone>> {
+    let options = GenerateOptions::new().speculation(Speculation::Off).do_sample(false);
+    let modes = [TaskMode { name: "plain", options, plain: 0 }];
+    let written = generate_all(session, prompts, &modes, effort, limit).await?;
+    let kinds = written.chunk_by(|(a, _), (b, _)| a.kind == b.kind).map(|alike| {
+        let mut sum = Sum::default();
+        alike.iter().flat_map(|(_, modes)| modes).for_each(|texts| sum.add(texts));
+        let tokens_per_second = Spread::of_values(&sum.speeds);
+        DraftAlone { kind: alike[0].0.kind.clone(), tokens: sum.tokens, tokens_per_second }
+    });
+    Ok(kinds.collect())
+}
+
 /// A way to generate.
-struct TaskMode {
-    name: &'static str,
-    options: GenerateOptions,
+pub(super) struct TaskMode {
+    pub name: &'static str,
+    pub options: GenerateOptions,
     /// Index of the plain mode with the same sampling.
-    plain: usize,
+    pub plain: usize,
+}
+
+impl TaskMode {
+    /// Returns the mode with another seed.
+    pub fn with_seed(&self, seed: u64) -> Self {
+        Self { options: self.options.clone().seed(seed), ..*self }
+    }
+}
+
+/// Returns options for a drafter and the rule of the paper about assisted generation. Each text starts with the same number of draft
+/// tokens, so that runs do not depend on earlier ones.
+pub(super) fn by_drafter(drafter: DrafterChoice) -> GenerateOptions {
+    GenerateOptions::new()
+        .drafter(drafter)
+        .num_assistant_tokens_schedule(Schedule::HeuristicTransient)
+        .prompt_lookup_num_tokens(10)
 }
 
 /// Returns the modes: plain decoding, the same one step after the other, each drafter of the session, and modes that sample at
@@ -139,13 +215,6 @@ struct TaskMode {
 fn modes(session: &Session) -> Vec<TaskMode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
     let has_draft_model = session.engine().draft_memory().is_some();
-    // Transient, so that runs do not depend on earlier ones.
-    let by_drafter = |drafter| {
-        GenerateOptions::new()
-            .drafter(drafter)
-            .num_assistant_tokens_schedule(Schedule::HeuristicTransient)
-            .prompt_lookup_num_tokens(10)
-    };
     let mut modes = Vec::new();
     let mut mode = |name, plain, options| modes.push(TaskMode { name, options, plain });
     mode("plain", 0, by_drafter(DrafterChoice::Lookup).speculation(off));

@@ -134,15 +134,25 @@ pub(super) fn timeline(args: &Timeline, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn write(path: &Path, picture: &str) -> Result<()> {
-    std::fs::write(path, picture).map_err(|error| Error::BadOption {
+pub(crate) fn write(path: &Path, picture: &str) -> Result<()> {
+    std::fs::write(path, picture).map_err(|error| refuse(path, &error))
+}
+
+/// Checks that the file can be written, before a slow measurement. Creates an empty file if there is none.
+pub(crate) fn check(path: &Path) -> Result<()> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| refuse(path, &error))
+}
+
+fn refuse(path: &Path, error: &io::Error) -> Error {
+    Error::BadOption {
         option: "out".into(),
         value: path.display().to_string(),
         allowed: format!("a file that can be written ({error})"),
-    })
+    }
 }
 
-pub(super) fn told(path: &Path) -> Result<(), Failure> {
+pub(crate) fn told(path: &Path) -> Result<(), Failure> {
     writeln!(io::stderr(), "wrote {}", path.display())?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `foretoken simulate`: gains from speculation, without a model and without a GPU.
 
 mod cluster;
-mod draw;
+pub(super) mod draw;
 mod split;
 mod table;
 

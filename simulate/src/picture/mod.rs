@@ -1,4 +1,4 @@
-//! Figures of simulations as SVG for files and pages, with light and dark colours and without scripts.
+//! Figures of simulations and measurements as SVG for files and pages, with light and dark colours and without scripts.
 //!
 //! A page can set the custom properties `--ft-paper`, `--ft-ink`, `--ft-quiet`, `--ft-line`, `--ft-accepted`, `--ft-target`, `--ft-draft`,
 //! `--ft-verify` and `--ft-0` to `--ft-10` on any element around a figure.
@@ -35,13 +35,15 @@ const COLOURS: [(&str, &str, &str); 19] = [
     ("10", "#863306", "#ffc690"),
 ];
 
-struct Svg {
+/// Figure that is being drawn. Classes are `ft-` and a property's name for fills, `ft-s-` for strokes.
+pub struct Svg {
     text: String,
 }
 
 /// Alignment of a text relative to its point.
 #[derive(Clone, Copy)]
-enum Anchor {
+#[allow(missing_docs, reason = "as in SVG")]
+pub enum Anchor {
     Start,
     Middle,
     End,
@@ -49,7 +51,7 @@ enum Anchor {
 
 impl Svg {
     /// Creates an empty figure with its size in pixels and an accessible title.
-    fn new(width: f64, height: f64, title: &str) -> Self {
+    pub fn new(width: f64, height: f64, title: &str) -> Self {
         let mut svg = Self { text: String::new() };
         let title = escape(title);
         svg.add(&format!(
@@ -84,23 +86,26 @@ impl Svg {
         self.text.push('\n');
     }
 
-    fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
+    /// Draws a filled rectangle.
+    pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
         let (x, y, width, height) = (short(x), short(y), short(width), short(height));
         self.add(&format!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" class=\"{class}\"/>"));
     }
 
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+    /// Draws a line.
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         let (x1, y1, x2, y2) = (short(from.0), short(from.1), short(to.0), short(to.1));
         self.add(&format!("<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>"));
     }
 
     /// Draws a line through all points.
-    fn path(&mut self, points: &[(f64, f64)], class: &str) {
+    pub fn path(&mut self, points: &[(f64, f64)], class: &str) {
         let points: Vec<String> = points.iter().map(|&(x, y)| format!("{} {}", short(x), short(y))).collect();
         self.add(&format!("<path d=\"M{}\" class=\"{class}\"/>", points.join("L")));
     }
 
-    fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+    /// Draws a text at its baseline.
+    pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -126,14 +131,15 @@ impl Svg {
         }
     }
 
-    fn finish(mut self) -> String {
+    /// Returns the file.
+    pub fn finish(mut self) -> String {
         self.add("</svg>");
         self.text
     }
 }
 
 /// Formats a number with up to two decimals.
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".into() } else { text.into() }

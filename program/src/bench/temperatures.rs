@@ -1,0 +1,201 @@
+//! Gain of drafts over plain sampling, by temperature.
+
+use super::super::print::name_device;
+use super::super::spread::Spread;
+use super::lines::{LinePlot, LinePlots, lines};
+use super::measure::Effort;
+use super::parts::Limit;
+use super::tasks::{Sum, TaskMode, by_drafter, generate_all};
+use crate::prompts::Exercise;
+use foretoken::internals::session::Session;
+use foretoken::{Acceptance, Arithmetic, DeviceInfo, DrafterChoice, Error, GenerateOptions, Result, Speculation};
+use serde::Serialize;
+use std::fmt::{self, Display};
+use std::path::PathBuf;
+
+/// Most temperatures of a list.
+const MOST: usize = 32;
+/// Name of the mode at temperature 0, where both kinds of acceptance are the same.
+const GREEDY: &str = "greedy";
+const SAMPLED: [(&str, Acceptance); 2] = [("coupled", Acceptance::Coupled), ("rejection", Acceptance::Rejection)];
+
+/// Flags of the sweep.
+#[derive(clap::Args)]
+pub(super) struct TemperaturesFlags {
+    /// Measure only the gain of drafts over plain sampling, at each of these temperatures; 0 is greedy
+    #[arg(long, value_name = "T,T,...", value_delimiter = ',', value_parser = temperature, conflicts_with_all = ["shape", "text"])]
+    pub temperatures: Vec<f32>,
+    /// Draw the gain by temperature in this SVG file
+    #[arg(long, value_name = "FILE", requires = "temperatures")]
+    pub out: Option<PathBuf>,
+}
+
+fn temperature(text: &str) -> Result<f32, &'static str> {
+    let is_allowed = |value: &f32| *value == 0.0 || (1e-3..=100.0).contains(value);
+    text.trim().parse().ok().filter(is_allowed).ok_or("each temperature has to be 0, or a number from 0.001 to 100")
+}
+
+impl TemperaturesFlags {
+    /// Refuses lists that are too long or repeat a temperature.
+    pub fn check(&self) -> Result<()> {
+        let list = &self.temperatures;
+        let refuse = |allowed: String| {
+            let value = list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            Err(Error::BadOption { option: "temperatures".into(), value, allowed })
+        };
+        if list.len() > MOST {
+            return refuse(format!("at most {MOST} temperatures"));
+        }
+        let mut repeats = list.iter().enumerate().map(|(index, value)| list[..index].contains(value));
+        if repeats.any(|repeats| repeats) { refuse("each temperature once".into()) } else { Ok(()) }
+    }
+}
+
+/// Gain of drafts at a temperature.
+#[derive(Serialize)]
+pub(super) struct Gain {
+    pub temperature: f32,
+    /// Rule of acceptance: `greedy`, `coupled` or `rejection`.
+    pub mode: &'static str,
+    pub tokens: usize,
+    pub num_spec_steps: usize,
+    /// Tokens per forward pass of the target: 1 in plain sampling.
+    pub mean_acceptance_length: f64,
+    /// Accepted draft tokens / draft tokens.
+    pub draft_acceptance_rate: f64,
+    /// Speed over the texts.
+    pub tokens_per_second: Spread,
+    /// Time of plain sampling at this temperature / time with drafts; prompts are cached.
+    pub speedup: f64,
+}
+
+/// All results.
+#[derive(Serialize)]
+pub(super) struct Sweep {
+    pub device: DeviceInfo,
+    pub arithmetic: Arithmetic,
+    pub model: String,
+    pub assistant_model: Option<String>,
+    /// Prompts whose texts were completed, each with every seed.
+    pub texts: usize,
+    pub temperatures: Vec<Gain>,
+    /// Parts that reached their time limit.
+    pub cut: Vec<&'static str>,
+}
+
+/// Generates a text of each prompt with each seed, at each temperature, plainly and with drafts. Texts that were not completed in every
+/// mode within the limit are omitted. Returns the number of texts too.
+pub(super) async fn run(
+    session: &mut Session,
+    prompts: &[Exercise],
+    temperatures: &[f32],
+    effort: Effort,
+    limit: &Limit,
+) -> Result<(usize, Vec<Gain>)> {
+    let mut modes: Vec<(f32, TaskMode)> = Vec::new();
+    for temperature in temperatures {
+        modes.extend(modes_at(*temperature, modes.len(), session).map(|mode| (*temperature, mode)));
+    }
+    let (temperatures, modes): (Vec<_>, Vec<_>) = modes.into_iter().unzip();
+    let mut sums = vec![Sum::default(); modes.len()];
+    let mut texts = 0;
+    // The seeds vary first among all prompts, so that the limit cuts seeds before prompts.
+    for seed in 1..=effort.texts as u64 {
+        let modes: Vec<_> = modes.iter().map(|mode| mode.with_seed(seed)).collect();
+        let once = Effort { texts: 1, ..effort };
+        for (_, written) in generate_all(session, prompts, &modes, once, limit).await? {
+            sums.iter_mut().zip(&written).for_each(|(sum, texts)| sum.add(texts));
+            texts += 1;
+        }
+    }
+    let drafted = modes
+        .iter()
+        .zip(&temperatures)
+        .zip(&sums)
+        .enumerate()
+        .filter(|(index, ((mode, _), sum))| mode.plain != *index && sum.tokens > 0);
+    let gains = drafted.map(|(_, ((mode, temperature), sum))| Gain {
+        temperature: *temperature,
+        mode: mode.name,
+        tokens: sum.tokens,
+        num_spec_steps: sum.rounds,
+        mean_acceptance_length: sum.length(),
+        draft_acceptance_rate: sum.acceptance_rate(),
+        tokens_per_second: Spread::of_values(&sum.speeds),
+        speedup: sums[mode.plain].per_token() / sum.per_token(),
+    });
+    Ok((texts, gains.collect()))
+}
+
+/// Returns the modes at a temperature, the first of which has index `plain`: without drafts, and with each rule of acceptance.
+fn modes_at(temperature: f32, plain: usize, session: &Session) -> impl Iterator<Item = TaskMode> {
+    let drafter = match session.engine().draft_memory() {
+        Some(_) => DrafterChoice::DraftModel,
+        None => DrafterChoice::Lookup,
+    };
+    let options = move |speculation, acceptance| -> GenerateOptions {
+        let options = by_drafter(drafter).speculation(speculation).acceptance(acceptance);
+        if temperature == 0.0 { options.do_sample(false) } else { options.do_sample(true).temperature(temperature) }
+    };
+    let drafted: &[_] = if temperature == 0.0 { &[(GREEDY, Acceptance::Coupled)] } else { &SAMPLED };
+    let off = TaskMode { name: "plain", options: options(Speculation::Off, Acceptance::Coupled), plain };
+    let drafted = drafted.iter().map(move |(name, acceptance)| {
+        let options = options(Speculation::Auto, *acceptance);
+        TaskMode { name, options, plain }
+    });
+    std::iter::once(off).chain(drafted)
+}
+
+impl Sweep {
+    /// Draws the gain in tokens per pass and in time.
+    pub fn picture(&self) -> String {
+        let line = |mode: &str, value: fn(&Gain) -> f64| {
+            let alike = self.temperatures.iter().filter(|gain| gain.mode == mode || gain.mode == GREEDY);
+            let mut points: Vec<_> = alike.map(|gain| (f64::from(gain.temperature), value(gain))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            points
+        };
+        let plot = |title, value| LinePlot { title, lines: SAMPLED.map(|(mode, _)| line(mode, value)).to_vec() };
+        let name = |path: &str| match path.split('/').find_map(|part| part.strip_prefix("models--")) {
+            // A folder of the Hub's cache.
+            Some(id) => id.replacen("--", "/", 1),
+            None => path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"),
+        };
+        let drafter = self.assistant_model.as_deref().map_or_else(|| "lookup".into(), name);
+        let about = format!("{}, drafted by {drafter}; {} texts", name(&self.model), self.texts);
+        lines(&LinePlots {
+            title: "Gain of drafts over plain sampling by temperature",
+            about: &about,
+            across: "temperature",
+            names: &["coupled acceptance", "rejection sampling"],
+            plots: &[
+                plot("tokens per forward pass of the target", |gain| gain.mean_acceptance_length),
+                plot("times as fast as plain sampling", |gain| gain.speedup),
+            ],
+        })
+    }
+}
+
+impl Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.cut.is_empty() {
+            writeln!(f, "cut      ended by the time limit: fewer texts")?;
+        }
+        let arithmetic = format!("{:?}", self.arithmetic).to_lowercase();
+        writeln!(f, "device   {}, {}; {arithmetic} arithmetic", name_device(&self.device), self.device.driver)?;
+        let drafter = self.assistant_model.as_deref().unwrap_or("lookup");
+        writeln!(f, "model    {}, drafted by {drafter}; {} texts", self.model, self.texts)?;
+        writeln!(f, "gains    temperature  mode       tokens  passes  tokens/pass  rate         tokens/s  speedup")?;
+        for gain in &self.temperatures {
+            let Gain { temperature, mode, tokens, num_spec_steps, mean_acceptance_length, .. } = gain;
+            let counts = format!("{tokens:>6} {num_spec_steps:>7} {mean_acceptance_length:>12.2}");
+            let (rate, speed) = (gain.draft_acceptance_rate, gain.tokens_per_second);
+            writeln!(
+                f,
+                "         {temperature:<11}  {mode:<9} {counts} {rate:>6.2} {speed:>16} {:>7.2}x",
+                gain.speedup
+            )?;
+        }
+        Ok(())
+    }
+}
