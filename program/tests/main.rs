@@ -5,6 +5,8 @@ mod hub;
 mod options;
 mod program;
 mod remote;
+#[cfg(unix)]
+mod serve;
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
