@@ -18,6 +18,7 @@ mod reading;
 mod score;
 mod serve;
 mod simulate;
+mod speed;
 mod writer;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -62,7 +63,7 @@ enum ProgramCommand {
     /// Serve models with OpenAI's API
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
     Serve(Box<serve::ServeArgs>),
-    /// Show a model's architecture, kernel calls and memory
+    /// Show a model's architecture, kernel calls, memory and estimated speed
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::InspectArgs),
     /// Measure the device, the model and its speculation

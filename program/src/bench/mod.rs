@@ -8,6 +8,8 @@ mod report;
 mod shape;
 mod tasks;
 
+pub(super) use probe::bandwidth;
+
 use super::files;
 use super::load::LocalModels;
 use super::prompts::PromptsFlag;
