@@ -2,6 +2,7 @@
 
 mod convert;
 mod hub;
+mod models;
 mod options;
 mod program;
 mod remote;

@@ -508,6 +508,7 @@ fn inspect_estimates_the_speed_of_the_device_that_is_used() {
     let holds = long["device"]["max_binding_size"].as_u64().unwrap() >= 1_048_576 * 2 * 2 * 24 * 4;
     assert_eq!((long["unfit"].is_null(), long.get("estimated_tokens_per_second").is_some()), (holds, holds), "{long}");
     assert_fails(&["inspect", "--device", "gpu"], 2, "bad-option", &["--device", "auto, webgpu, cpu"]);
+    assert_fails(&["models", "--device", "gpu"], 2, "bad-option", &["--device", "auto, webgpu, cpu"]);
 }
 
 #[test]
