@@ -78,7 +78,9 @@ impl ModelEntry {
         let read = match &path {
             Ok(path) => match Folder::open(path) {
                 Ok(source) => {
-                    let place = format!("{}/", path.display());
+                    // Errors name the folder, also for a GGUF file in it.
+                    let folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
+                    let place = format!("{}/", folder.unwrap_or(path).display());
                     entry.read_headers(source, options, machine).await.map_err(|error| short(&error, &place))
                 }
                 Err(error) => Err(error.to_string()),

@@ -82,7 +82,12 @@ fn filled() -> Cache {
     let gguf = gguf(scratch.path());
     cache.model(
         "models--owner--Files-GGUF",
-        &[("README.md", b"Tales."), ("tales-Q8_0.gguf", &gguf), ("more/t-00002-of-00002.gguf", b"GGUF")],
+        &[
+            ("README.md", b"Tales."),
+            ("tales-Q8_0.gguf", &gguf),
+            ("more/t-00002-of-00002.gguf", b"GGUF"),
+            ("cut.gguf", &gguf[..99]),
+        ],
     );
     cache.model("models--owner--cut", &without("model.safetensors"));
     cache.add("models--owner--cut", "blobs/0123.incomplete", &[0; 9]);
@@ -116,6 +121,7 @@ fn the_list_has_each_model_and_the_reason_why_others_do_not_run() {
         ("owner/begun", "was interrupted"),
         ("owner/broken", "config.json: -: "),
         ("owner/cut", "was interrupted, and the next load completes it: there is neither model.safetensors"),
+        ("owner/Files-GGUF:cut.gguf", "cut.gguf: its header goes on"),
         ("owner/Files-GGUF:more/t-00001-of-00002.gguf", "its first part"),
         ("owner/mamba", "the architecture mamba is not supported"),
         ("owner/mute", "there is no such file"),
@@ -143,8 +149,8 @@ fn the_list_has_each_model_and_the_reason_why_others_do_not_run() {
         // The reason names no folder of the cache.
         assert!(!entry["unfit"].as_str().unwrap().contains(cache.0.path().to_str().unwrap()), "{entry}");
     }
-    assert_eq!((&not[7]["size"], &not[8]["size"]), (&9.into(), &1234.into()));
-    assert_eq!((&not[6]["architecture"], &not[5]["architecture"]), (&"llama".into(), &Value::Null));
+    assert_eq!((&not[8]["size"], &not[9]["size"]), (&9.into(), &1234.into()));
+    assert_eq!((&not[7]["architecture"], &not[6]["architecture"]), (&"llama".into(), &Value::Null));
 }
 
 /// A name of the list is one that the other commands take, and the estimates are of the same bytes.
@@ -176,7 +182,7 @@ fn the_table_is_aligned() {
         }
     }
     let reasons: Vec<_> = rows.lines().filter_map(|row| row.split_once("does not run: ")).collect();
-    assert_eq!(reasons.len(), 10, "{rows}");
+    assert_eq!(reasons.len(), 11, "{rows}");
     for (_, reason) in &reasons {
         assert!(reason.len() <= 104, "{reason}");
     }
