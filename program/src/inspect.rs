@@ -1,12 +1,13 @@
-//! `foretoken inspect`: shows a model's architecture, kernel calls and memory, and if it fits the device, using only headers.
+//! `foretoken inspect`: shows a model's architecture, kernel calls and memory, if it fits the device, and how fast it can be there, using
+//! only headers.
 
 use super::files::tales;
-use super::options::CapacityFlags;
+use super::options::{CapacityFlags, DeviceFlags};
 use super::reading::{mtp_layer, reading};
+use super::speed::{Machine, SpeedEstimate};
 use super::{Failure, print_json};
 use foretoken::LoadOptions;
 use foretoken::internals::files::{self, Place};
-use foretoken::internals::gpu::{Gpu, GpuOptions};
 use foretoken::internals::load::{DtypeShare, Inspection, ModelFiles};
 use foretoken::internals::model::ModelSpec;
 use foretoken::internals::weights::{Folder, Source};
@@ -25,6 +26,8 @@ pub(super) struct InspectArgs {
     model: Option<String>,
     #[command(flatten)]
     capacity: CapacityFlags,
+    #[command(flatten)]
+    device: DeviceFlags,
 }
 
 /// Result of an inspection.
@@ -37,7 +40,10 @@ struct InspectReport {
     mtp: Option<ModelSpec>,
     unsplit: Vec<Unsplit>,
     dispatches_per_layer: usize,
-    /// Reason why there is no device.
+    /// Estimated speed; `None`: the model does not fit, there is no device, or its bandwidth cannot be measured.
+    #[serde(flatten)]
+    estimate: Option<SpeedEstimate>,
+    /// Reason why there is no device, or why `auto` chose the CPU.
     device_error: Option<String>,
     plan: Vec<String>,
 }
@@ -50,7 +56,8 @@ struct Unsplit {
 }
 
 pub(super) async fn run(args: &InspectArgs, json: bool) -> Result<(), Failure> {
-    let options = args.capacity.options()?;
+    let options = args.device.set(args.capacity.options()?)?;
+    options.validate()?;
     let report = match args.name.as_deref().or(args.model.as_deref()) {
         None => InspectReport::new(tales()?, &options).await?,
         Some(name) => match files::locate("model", name)? {
@@ -71,15 +78,20 @@ pub(super) async fn run(args: &InspectArgs, json: bool) -> Result<(), Failure> {
 impl InspectReport {
     async fn new(source: impl Source + 'static, options: &LoadOptions) -> foretoken::Result<Self> {
         let files = ModelFiles::open(Box::new(source), options).await?;
-        let gpu = Gpu::open(&GpuOptions::default()).await;
-        let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
+        let mut machine = Machine::open(options).await;
+        let inspection = files.inspect(machine.info().cloned()).await?;
+        let estimate = match inspection.unfit {
+            None => machine.estimate(&files.blueprint).await,
+            Some(_) => None,
+        };
         let mtp = files.blueprint.spec.mtp(|tensor| files.checkpoint.weights().contains(tensor));
         let blueprint = files.blueprint;
         Ok(Self {
             inspection,
             unsplit: blueprint.unsplit().map(|(what, bytes)| Unsplit { what, bytes }).into(),
             dispatches_per_layer: blueprint.plan.dispatches_per_layer(),
-            device_error: gpu.err().map(|error| error.to_string()),
+            estimate,
+            device_error: machine.reason,
             mtp,
             plan: blueprint.plan.to_string().lines().map(str::to_owned).collect(),
             spec: blueprint.spec,
@@ -123,7 +135,12 @@ impl fmt::Display for InspectReport {
             Some(device) => writeln!(f, "device      {}, {}, {}", device.name, device.backend, device.driver)?,
             None => writeln!(f, "device      {}", self.device_error.as_deref().unwrap_or("none"))?,
         }
-        let limit = device.as_ref().map(|device| device.max_binding_size.min(device.max_buffer_size));
+        if let (Some(_), Some(reason)) = (device, &self.device_error) {
+            writeln!(f, "            {reason}")?;
+        }
+        // The CPU has no limit.
+        let gpu = device.as_ref().filter(|device| device.backend != "Cpu");
+        let limit = gpu.map(|gpu| gpu.max_binding_size.min(gpu.max_buffer_size));
         let limit = |bytes| match limit {
             Some(limit) if bytes > limit => format!(", TOO LARGE: a binding holds {}", Bytes(limit)),
             Some(limit) => format!(" of the {} that a binding holds", Bytes(limit)),
@@ -136,6 +153,9 @@ impl fmt::Display for InspectReport {
             Some(reason) => writeln!(f, "            does not fit: {reason}")?,
             None if device.is_some() => writeln!(f, "            it fits the limits of the device")?,
             None => {}
+        }
+        if let Some(estimate) = &self.estimate {
+            writeln!(f, "speed       {estimate}")?;
         }
         writeln!(f, "dispatches  at most {} per layer", self.dispatches_per_layer)?;
         writeln!(f, "plan")?;

@@ -4,6 +4,7 @@
 
 mod bar;
 mod bench;
+mod cache;
 mod chat;
 mod files;
 mod generate;
@@ -11,6 +12,7 @@ mod inspect;
 mod lines;
 mod load;
 mod measure;
+mod models;
 mod options;
 mod print;
 mod prompts;
@@ -18,6 +20,7 @@ mod reading;
 mod score;
 mod serve;
 mod simulate;
+mod speed;
 mod spread;
 mod writer;
 
@@ -41,7 +44,7 @@ const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wron
 struct Cli {
     #[command(subcommand)]
     command: ProgramCommand,
-    /// Print only JSON to stdout: one object per result (answer, text, embedding)
+    /// Print only JSON to stdout: one object per result (answer, text, embedding, model)
     #[arg(long, global = true)]
     json: bool,
 }
@@ -63,9 +66,12 @@ enum ProgramCommand {
     /// Serve models with OpenAI's API
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
     Serve(Box<serve::ServeArgs>),
-    /// Show a model's architecture, kernel calls and memory
+    /// Show a model's architecture, kernel calls, memory and estimated speed
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::InspectArgs),
+    /// List the downloaded models of the Hub: size, type, whether each runs on this machine, and its estimated speed
+    #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
+    Models(models::ModelsArgs),
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
     Bench(bench::BenchArgs),
@@ -93,6 +99,7 @@ fn main() -> ExitCode {
             ProgramCommand::Score(args) => args.run_command(json).await,
             ProgramCommand::Serve(args) => args.run_command(json),
             ProgramCommand::Inspect(args) => inspect::run(&args, json).await,
+            ProgramCommand::Models(args) => models::run(&args, json).await,
             ProgramCommand::Bench(args) => bench::run(&args, json).await,
             ProgramCommand::Measure(args) => measure::run(&args, json).await,
             ProgramCommand::Quantize(args) => Ok(foretoken_quantize::quantize(&args).await?),

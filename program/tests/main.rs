@@ -2,9 +2,12 @@
 
 mod convert;
 mod hub;
+mod models;
 mod options;
 mod program;
 mod remote;
+#[cfg(unix)]
+mod serve;
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};

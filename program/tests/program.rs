@@ -476,6 +476,41 @@ fn inspect_needs_headers_only() {
     }
 }
 
+/// A bench counts the bytes of the loaded model, an inspection those of its headers.
+#[test]
+fn inspect_estimates_the_speed_of_the_device_that_is_used() {
+    for (device, dtype) in [("cpu", "auto"), ("cpu", "q4"), ("webgpu", "auto")] {
+        let flags = ["--device", device, "--dtype", dtype];
+        let report = json(&[&["inspect"][..], &flags].concat());
+        assert_eq!(report["device"]["backend"] == "Cpu", device == "cpu");
+        let bench = json(&[&["bench", "--time-limit", "0"][..], &flags].concat());
+        assert_eq!(report["bytes_per_token"], bench["decode"]["bytes_per_token"], "{flags:?}");
+        // Keys and values of 512 positions: 8 layers, 4 heads of 32 numbers, f16.
+        assert_eq!(report["kv_bytes_per_token"], 8 * 2 * 4 * 32 * 512 * 2);
+        let number = |key: &str| report[key].as_f64().unwrap();
+        let bytes = number("bytes_per_token") + number("kv_bytes_per_token");
+        let estimated = number("probe_gb_per_s") * 1e9 / bytes;
+        assert!((number("estimated_tokens_per_second") / estimated - 1.0).abs() < 1e-9, "{report}");
+    }
+    let short = json(&["inspect", "--device", "cpu", "--max-context", "64", "--threads", "1"]);
+    assert_eq!(short["kv_bytes_per_token"], 8 * 2 * 4 * 32 * 64 * 2);
+    assert_eq!(short["device"]["name"], "CPU with 1 thread");
+    let table = run(&["inspect", "--device", "cpu"]).out;
+    assert!(table.contains("\nspeed       at most about ") && table.contains(" tokens/s without drafts"), "{table}");
+    // A token uses some of the experts.
+    let experts = json(&["inspect", "tests/golden/models/olmoe", "--device", "cpu"]);
+    assert!(experts["bytes_per_token"].as_u64() < experts["memory"]["weights"].as_u64(), "{experts}");
+    // A software adapter does not hold this cache, another one may.
+    let positions = "\"max_position_embeddings\": ";
+    let long = Damaged::new().replace("config.json", &format!("{positions}1024"), &format!("{positions}1048576"));
+    let long = ["inspect", long.0.path().to_str().unwrap(), "--device", "webgpu", "--max-context", "1048576"];
+    let long = json(&[&long[..], &["--kv-dtype", "f32"]].concat());
+    let holds = long["device"]["max_binding_size"].as_u64().unwrap() >= 1_048_576 * 2 * 2 * 24 * 4;
+    assert_eq!((long["unfit"].is_null(), long.get("estimated_tokens_per_second").is_some()), (holds, holds), "{long}");
+    assert_fails(&["inspect", "--device", "gpu"], 2, "bad-option", &["--device", "auto, webgpu, cpu"]);
+    assert_fails(&["models", "--device", "gpu"], 2, "bad-option", &["--device", "auto, webgpu, cpu"]);
+}
+
 #[test]
 fn bench_has_every_key() {
     let report = json(&["bench", "--quick", "--time-limit", "86400", "--device", "webgpu"]);

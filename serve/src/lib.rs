@@ -18,6 +18,7 @@ mod reply;
 mod request;
 mod scan;
 mod server;
+mod signals;
 mod tools;
 
 pub use flags::ServeFlags;
@@ -27,10 +28,9 @@ use foretoken::{Error, LoadOptions, Result};
 use serde_json::json;
 use std::io::{self, Write};
 use tokio::runtime::Builder;
-use tokio::sync::watch;
 
-/// Serves until Ctrl-C; a second one ends the requests in progress. Reports the address on stderr, or with `json` as one object on
-/// stdout.
+/// Serves until Ctrl-C or SIGTERM; a second one ends the requests in progress. Reports the address on stderr, or with `json` as one
+/// object on stdout.
 ///
 /// # Errors
 /// As [`ApiServer::bind`].
@@ -41,6 +41,9 @@ pub fn serve(flags: &ServeFlags, options: LoadOptions, json: bool) -> Result<()>
     let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
     runtime.block_on(async {
         let server = ApiServer::bind(&flags, options)?;
+        // Signals count from here on: a program that reads the address may send one.
+        let count = signals::count()
+            .map_err(|error| Error::Internal { reason: format!("Ctrl-C and SIGTERM cannot be handled: {error}") })?;
         let address = server.address();
         let url = format!("http://{address}/v1");
         if json {
@@ -52,9 +55,6 @@ pub fn serve(flags: &ServeFlags, options: LoadOptions, json: bool) -> Result<()>
         if flags.api_key.is_none() && !address.ip().is_loopback() {
             note("warning: other machines can use this server without a key; --api-key sets one");
         }
-        let (interrupts, count) = watch::channel(0);
-        ctrlc::set_handler(move || interrupts.send_modify(|count| *count += 1))
-            .map_err(|error| Error::Internal { reason: format!("Ctrl-C cannot be handled: {error}") })?;
         let interrupted = |least| {
             let mut count = count.clone();
             async move { drop(count.wait_for(|count| *count >= least).await) }

@@ -10,6 +10,8 @@ mod shape;
 mod tasks;
 mod temperatures;
 
+pub(super) use probe::bandwidth;
+
 use super::files;
 use super::load::{LocalModels, load};
 use super::prompts::PromptsFlag;
