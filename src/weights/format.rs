@@ -202,7 +202,7 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
     }
 }
 
-/// Interleaves the units of each sixteen packed rows, as `shaders/lib/units.wgsl` expects. For each unit index, the eight even rows come
+/// Interleaves the units of each sixteen packed rows, as `shaders/lib/stored_rows.wgsl` expects. For each unit index, the eight even rows come
 /// before the odd ones. Missing rows of the last sixteen are zero.
 pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
     let mut out = vec![0; rows.len().next_multiple_of(TOGETHER * row.bytes())];

@@ -1,5 +1,5 @@
 //! Memory traffic of the matmul kernels: how much of each memory segment a wave uses, and how often it reads each byte of weights.
-//! Addresses are those of `shaders/lib/raws.wgsl` and `units.wgsl`, data are in the order of `interleave`.
+//! Addresses are those of `shaders/lib/stored_rows.wgsl`, data are in the order of `interleave`.
 
 use foretoken::internals::gpu::{Epilogues, Kernel, split_grid};
 use foretoken::internals::model::Activation;

@@ -78,7 +78,7 @@ impl Matrix {
             StoredRows::Quantised(Quantised { codes, has_nibbles, scales, offsets, group, .. }) => {
                 codes.try_reserve_exact(fours.saturating_mul(if *has_nibbles { width / 4 } else { width / 2 }))?;
                 scales.reserve(fours, width / *group)?;
-                offsets.as_mut().map_or(Ok(()), |offsets| offsets.reserve(fours, width / *group))
+                offsets.iter_mut().try_for_each(|offsets| offsets.reserve(fours, width / *group))
             }
         }
     }
@@ -116,7 +116,7 @@ impl Matrix {
         let of = |piece: &RowGroup| match &piece.stored {
             StoredRows::Floats(floats) => floats.bytes(),
             StoredRows::Quantised(Quantised { codes, scales, offsets, .. }) => {
-                8 * codes.len() + scales.bytes() + offsets.as_ref().map_or(0, StoredScales::bytes)
+                size_of_val(&codes[..]) + scales.bytes() + offsets.iter().map(StoredScales::bytes).sum::<usize>()
             }
         };
         self.pieces.iter().map(of).sum::<usize>() as u64

@@ -24,7 +24,7 @@ impl StoredScales {
     /// Makes room for `fours` times four rows of `groups` groups.
     pub fn reserve(&mut self, fours: usize, groups: usize) -> Result<(), TryReserveError> {
         self.bases.try_reserve_exact(fours.saturating_mul(groups / self.shared))?;
-        self.factors.as_mut().map_or(Ok(()), |factors| factors.try_reserve_exact(fours.saturating_mul(groups)))
+        self.factors.iter_mut().try_for_each(|factors| factors.try_reserve_exact(fours.saturating_mul(groups)))
     }
 
     /// Appends the numbers of rows to those of the `rows` existing ones.
@@ -35,7 +35,7 @@ impl StoredScales {
 
     /// Returns the bytes in memory.
     pub fn bytes(&self) -> usize {
-        16 * self.bases.len() + self.factors.as_ref().map_or(0, |factors| 4 * factors.len())
+        size_of_val(&self.bases[..]) + self.factors.iter().map(|factors| size_of_val(&factors[..])).sum::<usize>()
     }
 
     /// Returns the numbers of four rows, by group. Inlined into code for this processor.
@@ -58,7 +58,7 @@ impl StoredScales {
             let factors = factors[four * groups..][..groups].as_chunks::<8>().0;
             let (to, shift) = (to.as_chunks_mut::<8>().0, (self.shared / 8).ilog2());
             for at in 0..factors.len() {
-                // The compiler would compute the same number of several groups at once, and gather the factors byte by byte.
+                // Else the compiler computes several groups at once, and gathers their factors byte by byte.
                 black_box(());
                 let (base, factors) = (&bases[at >> shift], factors[at]);
                 unroll!(i in 4 => {

@@ -214,7 +214,7 @@ pub(super) struct EmbedDims {
     pub mask: u32,
 }
 
-/// `NormDims` in `shaders/lib/norm.wgsl`.
+/// `NormDims` in `shaders/lib/norms.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NormDims {
