@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The same four rows over and over.
+/// Always these four rows.
 impl IntegerRows for IntegerWeights<'_> {
     fn four<'a, I: Integers>(&'a self, _: I, _: usize, _: &'a mut [Vec<[f32; 4]>; 2]) -> IntegerWeights<'a> {
         *self
