@@ -26,7 +26,7 @@ function predict({ target, drafter, matches, lookahead, count }) {
   return foretoken(["simulate", "offline"], options).dsi / count;
 }
 
-const exercises = readPrompts("program/src/bench/prompts.json");
+const exercises = readPrompts("measure/src/prompts.json");
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 const constant = { num_assistant_tokens_schedule: "constant" };
 /** By mode: the engine that generates, and its options. */

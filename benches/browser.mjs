@@ -44,7 +44,7 @@ const RUNS = [
 ];
 MODES["plain again"] = MODES.plain;
 
-const exercises = JSON.parse(readFileSync(new URL("../program/src/bench/prompts.json", import.meta.url), "utf8"));
+const exercises = JSON.parse(readFileSync(new URL("../measure/src/prompts.json", import.meta.url), "utf8"));
 const chosen = exercises.filter(({ kind }) => values.kinds.split(",").includes(kind));
 if (chosen.length === 0) fail(`--kinds: ${values.kinds} is not allowed; allowed: ${[...new Set(exercises.map(({ kind }) => kind))]}`);
 await needBuild();

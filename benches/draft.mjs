@@ -3,7 +3,7 @@
 // head's share of a step; `cut` is a step whose head has only the 8,192 most frequent tokens (FR-Spec, arXiv 2502.14856).
 import { readFileSync } from "node:fs";
 
-const shapes = JSON.parse(readFileSync(new URL("../program/src/bench/shapes.json", import.meta.url)));
+const shapes = JSON.parse(readFileSync(new URL("../measure/src/shapes.json", import.meta.url)));
 /** Bytes per weight: 2 for f16; 4 bits plus a 16-bit scale and a 16-bit min per 32 weights for q4. */
 const TYPES = { f16: 2, q4: 20 / 32 };
 const FREQUENT = 8192;

@@ -11,7 +11,7 @@ const { values } = parseArgs({
   options: {
     model: { type: "string" },
     "assistant-model": { type: "string" },
-    prompts: { type: "string", default: "program/src/bench/prompts.json" },
+    prompts: { type: "string", default: "measure/src/prompts.json" },
     texts: { type: "string", default: "8" },
     tokens: { type: "string", default: "50" },
     degrees: { type: "string", default: "0,1,2" },

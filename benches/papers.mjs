@@ -25,7 +25,7 @@ console.log("\ntemperature  rejection  coupled: tokens per round, draft model, 5
 for (const temperature of [0.1, 0.5, 1, 1.5]) {
   const found = ["rejection", "coupled"].map((acceptance) => {
     let [tokens, rounds] = [0, 0];
-    for (const { prompt, max_new_tokens } of readPrompts("program/src/bench/prompts.json")) {
+    for (const { prompt, max_new_tokens } of readPrompts("measure/src/prompts.json")) {
       const draft = { drafter: "draft_model", "num-assistant-tokens-schedule": "constant", "num-assistant-tokens": 5 };
       const options = { device: "cpu", "max-new-tokens": max_new_tokens, ...draft, temperature, acceptance };
       for (const seed of [1, 2, 3]) {

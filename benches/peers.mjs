@@ -14,7 +14,7 @@ import { fail, run } from "../scripts/system.mjs";
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** By model: GGUF file of all engines except transformers.js, its ONNX folder, prompts of the four kinds of tasks. */
 const MODELS = {
-  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../program/src/bench/prompts.json" },
+  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../measure/src/prompts.json" },
   smollm2: {
     gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf",
     onnx: "target/peers/smollm2-onnx",

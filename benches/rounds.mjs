@@ -19,7 +19,7 @@ const { values } = parseArgs({
   },
 });
 const MODELS = {
-  tales: { path: "models/tales/target", prompts: "../program/src/bench/prompts.json" },
+  tales: { path: "models/tales/target", prompts: "../measure/src/prompts.json" },
   smollm2: { path: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf", prompts: "./peers/smollm2.json" },
 };
 const chosen = values.models.split(",");

@@ -156,7 +156,7 @@ function predicted({ stats, ids }, schedule, count) {
   return found[schedule] / Math.min(count, ids.length);
 }
 
-const exercises = JSON.parse(readFileSync(new URL("../program/src/bench/prompts.json", import.meta.url), "utf8"));
+const exercises = JSON.parse(readFileSync(new URL("../measure/src/prompts.json", import.meta.url), "utf8"));
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 console.log(`${values.url} (${(await (await fetch(`${values.url}/version`)).json()).version}), ${cpus()[0].model}, ${cpus().length} cores`);
 console.log(`tokens per second, texts of at most ${tokens} tokens, median of ${passes}; of requests: sent, broken off; of the prompt's tokens: cached\n`);

@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const TYPES = { F32: 0.02, F16: 0.1, BF16: 0.3, Q8_0: 0.3, Q5_1: 0.3, Q5_0: 0.3, Q4_1: 0.3, Q4_0: 0.3 };
 const TOKENS = 48;
 
-const prompts = [...new Map(JSON.parse(readFileSync(join(root, "program/src/bench/prompts.json"), "utf8")).map(({ kind, prompt }) => [kind, prompt])).values()];
+const prompts = [...new Map(JSON.parse(readFileSync(join(root, "measure/src/prompts.json"), "utf8")).map(({ kind, prompt }) => [kind, prompt])).values()];
 const given = process.argv.slice(2);
 const goldens = join(root, "tests/golden/models");
 run("cargo", ["build", "--release", "--quiet"], { cwd: root });

@@ -2,12 +2,13 @@
 
 use super::lines::Lines;
 use super::options::{GenerateFlags, LongChatFlags};
-use super::print::{Colour, Printer, name_device, table};
+use super::print::{Colour, Printer, table};
 use super::writer::ModelsFlags;
 use super::{Failure, print_json};
 use foretoken::internals::session::{Generator, Progress};
 use foretoken::internals::weights::Source;
 use foretoken::{Error, FinishReason, GenerateOptions, Generation, Message, Prompt, Result};
+use foretoken_measure::name_device;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;

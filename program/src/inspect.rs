@@ -11,6 +11,7 @@ use foretoken::internals::files::{self, Place};
 use foretoken::internals::load::{DtypeShare, Inspection, ModelFiles};
 use foretoken::internals::model::ModelSpec;
 use foretoken::internals::weights::{Folder, Source};
+use foretoken_measure::Bytes;
 use serde::Serialize;
 use std::fmt;
 use std::io::{self, Write};
@@ -160,20 +161,5 @@ impl fmt::Display for InspectReport {
         writeln!(f, "dispatches  at most {} per layer", self.dispatches_per_layer)?;
         writeln!(f, "plan")?;
         self.plan.iter().try_for_each(|step| writeln!(f, "  {step}"))
-    }
-}
-
-/// Number of bytes, for display.
-pub(super) struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = self.0 as f64;
-        match self.0 {
-            0..1_000 => write!(f, "{size} B"),
-            1_000..1_000_000 => write!(f, "{:.1} kB", size / 1e3),
-            1_000_000..1_000_000_000 => write!(f, "{:.1} MB", size / 1e6),
-            _ => write!(f, "{:.2} GB", size / 1e9),
-        }
     }
 }

@@ -21,7 +21,6 @@ mod score;
 mod serve;
 mod simulate;
 mod speed;
-mod spread;
 mod writer;
 
 use clap::error::{ContextKind, ErrorKind};

@@ -2,14 +2,13 @@
 //! appendix F).
 
 use super::load::{LocalModels, load};
-use super::print::name_device;
-use super::prompts::{Exercise, PromptsFlag};
-use super::spread::Spread;
+use super::prompts::PromptsFlag;
 use super::{Failure, print_json};
 use clap::value_parser;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::Source;
 use foretoken::{DrafterChoice, Error, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
+use foretoken_measure::{Exercise, Spread, name_device};
 use serde_json::json;
 use std::io::{self, Write};
 use std::ops::ControlFlow;

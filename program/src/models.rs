@@ -2,9 +2,7 @@
 //! headers.
 
 use super::cache::{self, Cached};
-use super::inspect::Bytes;
 use super::options::DeviceFlags;
-use super::print::name_device;
 use super::speed::{Machine, Rate, SpeedEstimate};
 use super::{Failure, print_json};
 use foretoken::internals::hub::Settings;
@@ -12,6 +10,7 @@ use foretoken::internals::load::ModelFiles;
 use foretoken::internals::model::Architecture;
 use foretoken::internals::weights::Folder;
 use foretoken::{Error, LoadOptions, Result};
+use foretoken_measure::{Bytes, name_device};
 use serde::Serialize;
 use std::io::{self, Write};
 

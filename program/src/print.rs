@@ -5,6 +5,7 @@ use clap::ColorChoice;
 use clap::builder::styling::{AnsiColor, Style};
 use foretoken::internals::session::Progress;
 use foretoken::{Arithmetic, DeviceInfo, Distributed, FinishReason, Generation, Origin, Stats, Token};
+use foretoken_measure::name_device;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::ops::ControlFlow;
 
@@ -106,12 +107,6 @@ impl Origins {
             self.0.push(origin);
         }
     }
-}
-
-/// Returns the device's name, with its API if it is a GPU.
-pub(super) fn name_device(device: &DeviceInfo) -> String {
-    let DeviceInfo { name, backend, .. } = device;
-    if backend == "Cpu" { name.clone() } else { format!("{name}, {backend}") }
 }
 
 /// Returns one line each on speed, drafting and, if used, the choice of the adaptive schedule.

@@ -1,12 +1,11 @@
 //! Estimated speed of decoding: the bandwidth of the device, divided by the bytes that a token reads.
 
-use super::bench;
-use super::inspect::Bytes;
 use foretoken::internals::backend::Device;
 use foretoken::internals::backend::cpu::Matrix;
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::{Blueprint, Mixer, Section, VectorPlan};
 use foretoken::{DeviceInfo, LoadOptions};
+use foretoken_measure::{Bytes, bandwidth};
 use serde::Serialize;
 use std::fmt;
 
@@ -47,7 +46,7 @@ impl Machine {
     pub async fn estimate(&mut self, blueprint: &Blueprint) -> Option<SpeedEstimate> {
         let device = self.device.as_ref()?;
         if self.bandwidth.is_none() {
-            self.bandwidth = Some(match bench::bandwidth(device).await {
+            self.bandwidth = Some(match bandwidth(device).await {
                 Ok(bandwidth) => Some(bandwidth),
                 Err(error) => {
                     eprintln!("warning: the bandwidth of {} cannot be measured: {error}", device.info().name);

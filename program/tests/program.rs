@@ -721,7 +721,7 @@ fn bench_measures_a_shape_on_the_cpu_without_a_model() {
 fn the_prompts_of_bench_are_golden() {
     let golden = std::fs::read_to_string(path("tests/golden/tales.json")).unwrap();
     let golden: Value = serde_json::from_str(&golden).unwrap();
-    let prompts: Value = serde_json::from_str(include_str!("../src/bench/prompts.json")).unwrap();
+    let prompts: Value = serde_json::from_str(include_str!("../../measure/src/prompts.json")).unwrap();
     for prompt in prompts.as_array().unwrap() {
         let same = |case: &&Value| prompt.as_object().unwrap().iter().all(|(key, value)| case[key] == *value);
         assert!(golden["cases"].as_array().unwrap().iter().find(same).is_some(), "{prompt}");

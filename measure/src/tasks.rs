@@ -1,9 +1,9 @@
 //! Speedup on kinds of task, each with plain decoding and with every drafter, and speed of the draft model alone.
 
-use super::super::prompts::Exercise;
-use super::super::spread::Spread;
-use super::measure::{Effort, median};
+use super::backend::{Effort, median};
+use super::exercise::Exercise;
 use super::parts::Limit;
+use super::spread::Spread;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::{Acceptance, DrafterChoice, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
 use serde::Serialize;

@@ -3,7 +3,6 @@
 mod random;
 
 use self::random::RandomFile;
-use super::super::bar::Bar;
 use foretoken::internals::backend::cpu::{CpuBackend, CpuModel};
 use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::backend::{Backend, Device};
@@ -14,8 +13,8 @@ use foretoken::{Error, KvDtype, LoadOptions, Result, WeightDtype};
 use serde_json::Value;
 use std::rc::Rc;
 
-/// Names in `shapes.json`, which holds a `config.json` for each.
-pub(super) const NAMES: [&str; 13] = [
+/// Names of the shapes that [`load_shape`] loads. `shapes.json` holds a `config.json` for each.
+pub const SHAPES: [&str; 13] = [
     "smollm2-1.7b",
     "smollm2-360m",
     "smollm2-135m",
@@ -32,8 +31,17 @@ pub(super) const NAMES: [&str; 13] = [
 ];
 const DEFAULT_CONTEXT: usize = 4096;
 
-/// Creates an engine of a shape, in f16 or the type in the options, without a draft model.
-pub(super) async fn engine(device: &Device, name: &str, options: &LoadOptions) -> Result<Box<dyn Backend>> {
+/// Loads random weights of a shape, in f16 or the type in the options, without a draft model. On the CPU, `on_progress(done, total)` is
+/// called as bytes of weights are loaded.
+///
+/// # Errors
+/// `bad-config` for an unknown shape; errors of the device.
+pub async fn load_shape(
+    device: &Device,
+    name: &str,
+    options: &LoadOptions,
+    on_progress: &mut dyn FnMut(u64, u64),
+) -> Result<Box<dyn Backend>> {
     let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
     let spec = parse_config(shapes[name].to_string().as_bytes(), None)?;
@@ -50,10 +58,10 @@ pub(super) async fn engine(device: &Device, name: &str, options: &LoadOptions) -
             // The file has the types of the options.
             let blueprint = Blueprint::new(spec, &weights, capacity, WeightDtype::Auto)?;
             let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
-            let (bar, all, mut done) = (Bar::loading(), blueprint.memory().weights, 0);
+            let (all, mut done) = (blueprint.memory().weights, 0);
             let mut loaded = |bytes| {
                 done += bytes;
-                bar.show(done, all);
+                on_progress(done, all);
             };
             let model = CpuModel::load(processor, &blueprint, &weights, None, &mut loaded).await?;
             Box::new(CpuBackend::new(model, None))

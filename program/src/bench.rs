@@ -1,17 +1,6 @@
 //! `foretoken bench`: measures the claims of this project on the local device.
 
-mod lines;
-mod loss;
-mod measure;
-mod parts;
-mod probe;
-mod report;
-mod shape;
-mod tasks;
-mod temperatures;
-
-pub(super) use probe::bandwidth;
-
+use super::bar::Bar;
 use super::files;
 use super::load::{LocalModels, load};
 use super::prompts::PromptsFlag;
@@ -20,22 +9,18 @@ use super::{Failure, print_json};
 use clap::value_parser;
 use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::gpu::GpuOptions;
-use foretoken::internals::model::Plan;
 use foretoken::internals::session::Session;
 use foretoken::internals::weights::Source;
 use foretoken::{Error, LoadOptions, Result};
-use measure::Effort;
-use parts::{PartList, Parts};
-use report::BenchReport;
+use foretoken_measure::{Bench, BenchReport, Effort, ModelNames, PartList, SHAPES, Sweep, check_context, load_shape};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
-use temperatures::{Sweep, TemperaturesFlags};
 
-/// Fewest positions that the shorter of the measured contexts needs.
-const LEAST_CONTEXT: usize = 64;
+/// Most temperatures of a list.
+const MOST: usize = 32;
 
 /// Method of measurement, for `--help`.
 pub(super) const METHOD: &str = "Times are wall clock, driver included, and medians. A part ends when its share of the time \
@@ -47,7 +32,7 @@ pub(super) struct BenchArgs {
     #[command(flatten)]
     models: LocalModels,
     /// Use random weights of this shape instead of a model; f16 unless --dtype is given
-    #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with_all = ["Pair", "prompts"])]
+    #[arg(long, value_name = "SHAPE", value_parser = SHAPES, conflicts_with_all = ["Pair", "prompts"])]
     shape: Option<String>,
     /// Text whose perplexity is measured, for the loss from fewer bits [default: the tale of the checkout]
     #[arg(long, value_name = "FILE", conflicts_with = "shape")]
@@ -62,6 +47,38 @@ pub(super) struct BenchArgs {
     /// Most time for all parts together, without loading [default: 250, with --quick 60]
     #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(..=86_400))]
     time_limit: Option<u32>,
+}
+
+/// Flags of the sweep.
+#[derive(clap::Args)]
+pub(super) struct TemperaturesFlags {
+    /// Measure only the gain of drafts over plain sampling, at each of these temperatures; 0 is greedy
+    #[arg(long, value_name = "T,T,...", value_delimiter = ',', value_parser = temperature, conflicts_with_all = ["shape", "text"])]
+    pub temperatures: Vec<f32>,
+    /// Draw the gain by temperature in this SVG file
+    #[arg(long, value_name = "FILE", requires = "temperatures")]
+    pub out: Option<PathBuf>,
+}
+
+fn temperature(text: &str) -> Result<f32, &'static str> {
+    let is_allowed = |value: &f32| *value == 0.0 || (1e-3..=100.0).contains(value);
+    text.trim().parse().ok().filter(is_allowed).ok_or("each temperature has to be 0, or a number from 0.001 to 100")
+}
+
+impl TemperaturesFlags {
+    /// Refuses lists that are too long or repeat a temperature.
+    pub fn check(&self) -> Result<()> {
+        let list = &self.temperatures;
+        let refuse = |allowed: String| {
+            let value = list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            Err(Error::BadOption { option: "temperatures".into(), value, allowed })
+        };
+        if list.len() > MOST {
+            return refuse(format!("at most {MOST} temperatures"));
+        }
+        let mut repeats = list.iter().enumerate().map(|(index, value)| list[..index].contains(value));
+        if repeats.any(|repeats| repeats) { refuse("each temperature once".into()) } else { Ok(()) }
+    }
 }
 
 /// Subject of the measurements.
@@ -89,18 +106,18 @@ pub(super) async fn run(args: &BenchArgs, json: bool) -> Result<(), Failure> {
     let options = args.models.options()?.lookup_memory(0);
     options.validate()?;
     args.sweep.out.as_deref().map_or(Ok(()), draw::check)?;
-    let parts = Parts::announce(time_limit, args.part_list());
+    let bench = Bench::announce(effort, time_limit, args.part_list());
     let (device, subject) = args.load(&options).await?;
     match subject {
         Subject::Session(session) if !args.sweep.temperatures.is_empty() => {
-            let sweep = sweep(args, *session, effort, parts).await?;
+            let sweep = sweep(args, *session, &bench).await?;
             if let Some(out) = &args.sweep.out {
                 draw::write(out, &sweep.picture())?;
                 draw::told(out)?;
             }
             show(&sweep, json)
         }
-        subject => show(&measure(args, &options, &device, subject, effort, parts).await?, json),
+        subject => show(&measure(args, &options, &device, subject, &bench).await?, json),
     }
 }
 
@@ -123,7 +140,7 @@ impl BenchArgs {
     }
 
     /// Returns the names of target and draft model.
-    fn names(&self) -> Result<(String, Option<String>)> {
+    fn names(&self) -> Result<ModelNames> {
         Ok(match &self.shape {
             Some(name) => (format!("{name} with random weights"), None),
             None => {
@@ -136,14 +153,13 @@ impl BenchArgs {
     async fn load(&self, options: &LoadOptions) -> Result<(Device, Subject)> {
         let (device, _) = Device::open(options, &GpuOptions::default()).await?;
         let mut subject = match &self.shape {
-            Some(name) => Subject::Engine(shape::engine(&device, name, options).await?),
+            Some(name) => {
+                let bar = Bar::loading();
+                Subject::Engine(load_shape(&device, name, options, &mut |done, all| bar.show(done, all)).await?)
+            }
             None => Subject::Session(Box::new(self.models.pair.load(device.clone(), options).await?)),
         };
-        let max_context = subject.engine().capacity();
-        if max_context < LEAST_CONTEXT {
-            let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
-            return Err(Error::BadOption { option: "max_context".into(), value, allowed });
-        }
+        check_context(subject.engine())?;
         Ok((device, subject))
     }
 }
@@ -153,8 +169,7 @@ async fn measure(
     options: &LoadOptions,
     device: &Device,
     mut subject: Subject,
-    effort: Effort,
-    mut parts: Parts,
+    bench: &Bench,
 ) -> Result<BenchReport> {
     // Read first: an error after all other parts would lose them.
     let text = match &args.text {
@@ -162,86 +177,22 @@ async fn measure(
         None => files::tale(),
     };
     let prompts = args.prompts.read_file()?;
-    let (model, assistant_model) = args.names()?;
-    let engine = subject.engine();
-    let info = engine.device().clone();
-    let (arithmetic, memory) = (engine.arithmetic(), measure::memory(engine));
-    let dispatches_per_layer = engine.spec().map_or(0, |spec| Plan::new(spec).dispatches_per_layer());
-    let limit = parts.begin("probe");
-    let probe_gb_per_s = probe::run(engine.gpu(), effort, &limit).await?;
-    parts.end(limit);
-    let limit = parts.begin("prefill");
-    let prefill = measure::prefill(engine, effort, &limit).await?;
-    parts.end(limit);
-    let limit = parts.begin("verify");
-    let verify = measure::verify(engine, prefill.tokens, effort, &limit).await?;
-    parts.end(limit);
-    let limit = parts.begin("decode");
-    let decode = measure::decode(engine, effort, probe_gb_per_s, &limit).await?;
-    let rounds = measure::rounds(engine).await?;
-    let drafts = measure::drafts(engine, effort, &limit).await?;
-    let sampling = measure::sampling(engine, effort, &limit).await?;
-    parts.end(limit);
-    let (mut tasks, mut phases, mut draft_alone, mut loss) = Default::default();
+    let mut report = bench.measure_backend(subject.engine(), args.names()?).await?;
     if let Subject::Session(mut session) = subject {
-        let limit = parts.begin("tasks");
-        (tasks, phases) = tasks::run(&mut session, &prompts, effort, &limit).await?;
-        parts.end(limit);
+        bench.measure_tasks(&mut session, &prompts, &mut report).await?;
         // Frees its memory for the next part.
         drop(session);
-        if let Some(files) = args.models.pair.assistant()? {
-            let limit = parts.begin("draft model");
-            let measured = async {
-                let mut alone = load(device.clone(), files, None, options).await?;
-                tasks::alone(&mut alone, &prompts, effort, &limit).await
-            };
-            match measured.await {
-                Ok(found) => draft_alone = found,
-                // Drafters that read their target's hidden states do not generate.
-                Err(error) => eprintln!("warning: the draft model is not measured alone: {error}"),
-            }
-            parts.end(limit);
+        let pair = &args.models.pair;
+        if let Some(files) = pair.assistant()? {
+            let alone = load(device.clone(), files, None, options);
+            bench.measure_draft_model(alone, &prompts, &mut report).await;
         }
-        let limit = parts.begin("loss");
-        match text {
-            Some(text) => {
-                loss = loss::run(device, || args.models.pair.target(), &text, options, effort, &limit).await?
-            }
-            None => eprintln!("warning: only a checkout has a text for the loss: name one with --text"),
-        }
-        parts.end(limit);
+        bench.measure_loss(device, || pair.target(), text.as_deref(), options, &mut report).await?;
     }
-    Ok(BenchReport {
-        device: info,
-        arithmetic,
-        model,
-        assistant_model,
-        probe_gb_per_s,
-        decode,
-        verify,
-        prefill,
-        dispatches_per_layer,
-        rounds,
-        sampling,
-        drafts,
-        lookup: measure::lookup(),
-        memory,
-        phases,
-        tasks,
-        draft_alone,
-        loss,
-        cut: std::mem::take(&mut parts.cut),
-    })
+    Ok(report)
 }
 
-async fn sweep(args: &BenchArgs, mut session: Session, effort: Effort, mut parts: Parts) -> Result<Sweep> {
+async fn sweep(args: &BenchArgs, mut session: Session, bench: &Bench) -> Result<Sweep> {
     let prompts = args.prompts.read_file()?;
-    let (model, assistant_model) = args.names()?;
-    let limit = parts.begin("temperatures");
-    let found = temperatures::run(&mut session, &prompts, &args.sweep.temperatures, effort, &limit).await?;
-    parts.end(limit);
-    let (texts, temperatures) = found;
-    let engine = session.engine();
-    let (device, arithmetic) = (engine.device().clone(), engine.arithmetic());
-    Ok(Sweep { device, arithmetic, model, assistant_model, texts, temperatures, cut: std::mem::take(&mut parts.cut) })
+    bench.measure_temperatures(&mut session, &prompts, &args.sweep.temperatures, args.names()?).await
 }

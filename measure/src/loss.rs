@@ -1,6 +1,6 @@
 //! Loss from fewer bits: perplexity of a text, with weights and cache in several types.
 
-use super::measure::Effort;
+use super::backend::Effort;
 use super::parts::Limit;
 use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::sample::softmax;

@@ -5,13 +5,15 @@ use std::fmt::{self, Display};
 
 /// Mean and standard deviation.
 #[derive(Clone, Copy, Serialize)]
-pub(super) struct Spread {
+pub struct Spread {
+    /// Mean.
     pub mean: f64,
     /// Standard deviation of a sample (divisor n - 1); 0 for a single value.
     pub deviation: f64,
 }
 
 impl Spread {
+    /// Computes both; of no values, both are NaN.
     pub fn of_values(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;

@@ -14,7 +14,7 @@ const SWEEP: (&str, u32) = ("temperatures", 1);
 
 /// Subject of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartList {
+pub enum PartList {
     /// A model that cannot generate.
     Shape,
     /// A model that generates alone.
@@ -28,8 +28,6 @@ pub(super) enum PartList {
 /// The parts and their time limits.
 pub(super) struct Parts {
     shares: Vec<(&'static str, Duration)>,
-    /// Parts that reached their time limit.
-    pub cut: Vec<&'static str>,
 }
 
 impl Parts {
@@ -46,7 +44,7 @@ impl Parts {
         let shares: Vec<_> = parts.into_iter().map(|(name, part)| (name, time_limit * part / all)).collect();
         let list: Vec<_> = shares.iter().map(|(name, share)| format!("{name} {:.0} s", share.as_secs_f64())).collect();
         tell(&format!("once loaded, at most {} s (--time-limit): {}", time_limit.as_secs(), list.join(", ")));
-        Self { shares, cut: Vec::new() }
+        Self { shares }
     }
 
     /// Begins a part.
@@ -54,13 +52,6 @@ impl Parts {
         let most = self.shares.iter().find(|part| part.0 == name).map_or(Duration::ZERO, |part| part.1);
         tell(&format!("{name}, at most {:.0} s", most.as_secs_f64()));
         Limit { name, began: Instant::now(), most, cut: Cell::new(false) }
-    }
-
-    /// Ends a part.
-    pub fn end(&mut self, part: Limit) {
-        if part.cut.get() {
-            self.cut.push(part.name);
-        }
     }
 }
 
@@ -91,5 +82,12 @@ impl Limit {
             self.cut.set(true);
         }
         leaves
+    }
+
+    /// Ends the part. Adds its name to `cut` if it reached its time limit.
+    pub fn end(self, cut: &mut Vec<&'static str>) {
+        if self.cut.get() {
+            cut.push(self.name);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Memory bandwidth of the device.
 
-use super::measure::{Effort, median};
+use super::backend::{Effort, median};
 use super::parts::Limit;
 use foretoken::Result;
 use foretoken::internals::backend::Device;
@@ -108,8 +108,11 @@ pub(super) async fn run(gpu: Option<&Rc<Gpu>>, effort: Effort, limit: &Limit) ->
     probe.measure(READS, effort.rounds, |latest| limit.leaves(latest)).await
 }
 
-/// Returns the GB/s of a device, as [`run`], measured within about a second.
-pub(crate) async fn bandwidth(device: &Device) -> Result<f64> {
+/// Returns the GB/s of reading a large buffer of a device once, from start to end, measured within about a second.
+///
+/// # Errors
+/// Errors of the device.
+pub async fn bandwidth(device: &Device) -> Result<f64> {
     let mut probe = match device {
         Device::Gpu(gpu) => Probe::on_gpu(gpu, if gpu.info().software { SOFTWARE_BYTES } else { BYTES })?,
         Device::Cpu(processor) if processor.threads() == rayon::current_num_threads() => Probe::on_cpu(None),

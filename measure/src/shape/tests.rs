@@ -15,7 +15,7 @@ fn open(name: &str, wanted: WeightDtype) -> Weights {
 
 #[test]
 fn every_shape_has_the_tensors_of_its_plan_in_every_type() {
-    for name in NAMES {
+    for name in SHAPES {
         let capacity = Capacity { max_context: 64, prefill_chunk: 64, kv_dtype: KvDtype::F16 };
         for wanted in [WeightDtype::Auto, WeightDtype::F32, WeightDtype::Q8, WeightDtype::Q4] {
             let weights = open(name, wanted);

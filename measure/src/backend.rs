@@ -7,7 +7,7 @@ use foretoken::internals::model::{DeltaHistory, Mixer, ModelSpec};
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::speculate::{Drafter, PromptLookup};
 use foretoken::internals::target::{Draft, run_round};
-use foretoken::{LookupRule, Result};
+use foretoken::{Error, LookupRule, Result};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ const DRAFTS: [usize; 3] = [1, 4, 7];
 /// Rows of a verify: the pending token and draft tokens.
 const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
 const ROUND_DRAFT: usize = 5;
+/// Fewest positions that the shorter of the measured contexts needs.
+const LEAST_CONTEXT: usize = 64;
 
 /// Tokens of the text in which the lookup is measured.
 const LOOKUP_TEXT: usize = 32_768;
@@ -26,21 +28,23 @@ const LOOKUP_ROUNDS: usize = 1000;
 
 /// Number of measurements, if time allows.
 #[derive(Clone, Copy)]
-pub(super) struct Effort {
+pub struct Effort {
     /// Repeats of short measurements, as long as a round.
-    pub rounds: usize,
+    pub(super) rounds: usize,
     /// Repeats of long measurements, as long as a text.
-    pub texts: usize,
+    pub(super) texts: usize,
     /// Prompts of each kind of task.
-    pub prompts: usize,
+    pub(super) prompts: usize,
     /// Most tokens of each text.
-    pub tokens: usize,
+    pub(super) tokens: usize,
     /// Most tokens of the tale.
-    pub tale: usize,
+    pub(super) tale: usize,
 }
 
 impl Effort {
+    /// Few measurements, of short texts.
     pub const QUICK: Self = Self { rounds: 3, texts: 1, prompts: 1, tokens: 24, tale: 256 };
+    /// All measurements.
     pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX, tale: 2000 };
 }
 
@@ -127,6 +131,19 @@ pub(super) struct BenchMemory {
 pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Refuses a context that is too short to be measured.
+///
+/// # Errors
+/// `bad-option` for `max_context`.
+pub fn check_context(engine: &dyn Backend) -> Result<()> {
+    let max_context = engine.capacity();
+    if max_context >= LEAST_CONTEXT {
+        return Ok(());
+    }
+    let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
+    Err(Error::BadOption { option: "max_context".into(), value, allowed })
 }
 
 /// Returns various tokens: equal ones would use the same experts.

@@ -1,55 +1,20 @@
 //! Gain of drafts over plain sampling, by temperature.
 
-use super::super::print::name_device;
-use super::super::spread::Spread;
+use super::backend::Effort;
+use super::display::name_device;
+use super::exercise::Exercise;
 use super::lines::{LinePlot, LinePlots, lines};
-use super::measure::Effort;
 use super::parts::Limit;
+use super::spread::Spread;
 use super::tasks::{Sum, TaskMode, by_drafter, generate_all};
-use crate::prompts::Exercise;
 use foretoken::internals::session::Session;
-use foretoken::{Acceptance, Arithmetic, DeviceInfo, DrafterChoice, Error, GenerateOptions, Result, Speculation};
+use foretoken::{Acceptance, Arithmetic, DeviceInfo, DrafterChoice, GenerateOptions, Result, Speculation};
 use serde::Serialize;
 use std::fmt::{self, Display};
-use std::path::PathBuf;
 
-/// Most temperatures of a list.
-const MOST: usize = 32;
 /// Name of the mode at temperature 0, where both kinds of acceptance are the same.
 const GREEDY: &str = "greedy";
 const SAMPLED: [(&str, Acceptance); 2] = [("coupled", Acceptance::Coupled), ("rejection", Acceptance::Rejection)];
-
-/// Flags of the sweep.
-#[derive(clap::Args)]
-pub(super) struct TemperaturesFlags {
-    /// Measure only the gain of drafts over plain sampling, at each of these temperatures; 0 is greedy
-    #[arg(long, value_name = "T,T,...", value_delimiter = ',', value_parser = temperature, conflicts_with_all = ["shape", "text"])]
-    pub temperatures: Vec<f32>,
-    /// Draw the gain by temperature in this SVG file
-    #[arg(long, value_name = "FILE", requires = "temperatures")]
-    pub out: Option<PathBuf>,
-}
-
-fn temperature(text: &str) -> Result<f32, &'static str> {
-    let is_allowed = |value: &f32| *value == 0.0 || (1e-3..=100.0).contains(value);
-    text.trim().parse().ok().filter(is_allowed).ok_or("each temperature has to be 0, or a number from 0.001 to 100")
-}
-
-impl TemperaturesFlags {
-    /// Refuses lists that are too long or repeat a temperature.
-    pub fn check(&self) -> Result<()> {
-        let list = &self.temperatures;
-        let refuse = |allowed: String| {
-            let value = list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-            Err(Error::BadOption { option: "temperatures".into(), value, allowed })
-        };
-        if list.len() > MOST {
-            return refuse(format!("at most {MOST} temperatures"));
-        }
-        let mut repeats = list.iter().enumerate().map(|(index, value)| list[..index].contains(value));
-        if repeats.any(|repeats| repeats) { refuse("each temperature once".into()) } else { Ok(()) }
-    }
-}
 
 /// Gain of drafts at a temperature.
 #[derive(Serialize)]
@@ -69,18 +34,18 @@ pub(super) struct Gain {
     pub speedup: f64,
 }
 
-/// All results.
+/// All results of a sweep.
 #[derive(Serialize)]
-pub(super) struct Sweep {
-    pub device: DeviceInfo,
-    pub arithmetic: Arithmetic,
-    pub model: String,
-    pub assistant_model: Option<String>,
+pub struct Sweep {
+    pub(super) device: DeviceInfo,
+    pub(super) arithmetic: Arithmetic,
+    pub(super) model: String,
+    pub(super) assistant_model: Option<String>,
     /// Prompts whose texts were completed, each with every seed.
-    pub texts: usize,
-    pub temperatures: Vec<Gain>,
+    pub(super) texts: usize,
+    pub(super) temperatures: Vec<Gain>,
     /// Parts that reached their time limit.
-    pub cut: Vec<&'static str>,
+    pub(super) cut: Vec<&'static str>,
 }
 
 /// Generates a text of each prompt with each seed, at each temperature, plainly and with drafts. Texts that were not completed in every
@@ -147,7 +112,7 @@ fn modes_at(temperature: f32, plain: usize, session: &Session) -> impl Iterator<
 }
 
 impl Sweep {
-    /// Draws the gain in tokens per pass and in time.
+    /// Draws the gain in tokens per pass and in time, as SVG.
     pub fn picture(&self) -> String {
         let line = |mode: &str, value: fn(&Gain) -> f64| {
             let alike = self.temperatures.iter().filter(|gain| gain.mode == mode || gain.mode == GREEDY);

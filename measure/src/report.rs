@@ -1,41 +1,40 @@
 //! Results of a bench, as a JSON object or a table.
 
-use super::super::inspect::Bytes;
-use super::super::print::name_device;
+use super::backend::{BenchMemory, Decode, DraftCost, Lookup, Prefill, Rounds, SamplingCost, Verify};
+use super::display::{Bytes, name_device};
 use super::loss::Loss;
-use super::measure::{BenchMemory, Decode, DraftCost, Lookup, Prefill, Rounds, SamplingCost, Verify};
 use super::tasks::{DraftAlone, Phase, Task};
 use foretoken::{Arithmetic, DeviceInfo};
 use serde::Serialize;
 use std::fmt::{self, Display};
 
-/// All results.
+/// All results of a bench.
 #[derive(Serialize)]
-pub(super) struct BenchReport {
-    pub device: DeviceInfo,
+pub struct BenchReport {
+    pub(super) device: DeviceInfo,
     /// Arithmetic of products with the target's quantised weights.
-    pub arithmetic: Arithmetic,
-    pub model: String,
-    pub assistant_model: Option<String>,
-    pub probe_gb_per_s: f64,
-    pub decode: Decode,
-    pub prefill: Prefill,
-    pub verify: Vec<Verify>,
+    pub(super) arithmetic: Arithmetic,
+    pub(super) model: String,
+    pub(super) assistant_model: Option<String>,
+    pub(super) probe_gb_per_s: f64,
+    pub(super) decode: Decode,
+    pub(super) prefill: Prefill,
+    pub(super) verify: Vec<Verify>,
     /// Most kernel calls of a layer in a forward pass on a GPU.
-    pub dispatches_per_layer: usize,
-    pub rounds: Option<Rounds>,
+    pub(super) dispatches_per_layer: usize,
+    pub(super) rounds: Option<Rounds>,
     /// Drafts of the drafter on the device.
-    pub drafts: Vec<DraftCost>,
-    pub sampling: Option<SamplingCost>,
-    pub lookup: Lookup,
-    pub memory: BenchMemory,
-    pub phases: Vec<Phase>,
-    pub tasks: Vec<Task>,
+    pub(super) drafts: Vec<DraftCost>,
+    pub(super) sampling: Option<SamplingCost>,
+    pub(super) lookup: Lookup,
+    pub(super) memory: BenchMemory,
+    pub(super) phases: Vec<Phase>,
+    pub(super) tasks: Vec<Task>,
     /// Plain decoding of the draft model, without its target.
-    pub draft_alone: Vec<DraftAlone>,
-    pub loss: Vec<Loss>,
+    pub(super) draft_alone: Vec<DraftAlone>,
+    pub(super) loss: Vec<Loss>,
     /// Parts that reached their time limit.
-    pub cut: Vec<&'static str>,
+    pub(super) cut: Vec<&'static str>,
 }
 
 impl Display for BenchReport {
