@@ -113,7 +113,7 @@ pub(super) async fn run(args: &BenchArgs, json: bool) -> Result<(), Failure> {
             let sweep = sweep(args, *session, &bench).await?;
             if let Some(out) = &args.sweep.out {
                 draw::write(out, &sweep.picture())?;
-                draw::told(out)?;
+                draw::report_file(out)?;
             }
             show(&sweep, json)
         }

@@ -939,21 +939,21 @@ fn simulations_print_their_latencies_and_parameters() {
     let timeline =
         ["simulate", "timeline", "--lookahead", "1", "--acceptance", "1", "--tokens", "8", "--sp-degree", "8"];
     let timeline = [&timeline[..], &["--target-latency", "100", "--drafter-latency", "14"]].concat();
-    let told = json(&timeline);
-    assert_keys(&told, &["ticks", "plain", "si", "dsi", "lookahead", "acceptance"]);
-    assert_eq!(told["si"]["tokens"], serde_json::json!([0, 0, 2, 4, 6, 8, 8, 8, 8]));
+    let found = json(&timeline);
+    assert_keys(&found, &["ticks", "plain", "si", "dsi", "lookahead", "acceptance"]);
+    assert_eq!(found["si"]["tokens"], serde_json::json!([0, 0, 2, 4, 6, 8, 8, 8, 8]));
     for (schedule, latency) in [("plain", 800), ("si", 456), ("dsi", 198)] {
-        assert_eq!(told[schedule]["latency"].as_f64().unwrap().round(), f64::from(latency));
-        assert_eq!(told[schedule]["emitted"].as_array().unwrap().len(), 8);
+        assert_eq!(found[schedule]["latency"].as_f64().unwrap().round(), f64::from(latency));
+        assert_eq!(found[schedule]["emitted"].as_array().unwrap().len(), 8);
     }
     let cluster = ["simulate", "cluster", "--users", "1,40", "--tokens", "10"];
-    let told = json(&cluster);
-    assert_eq!(told["points"][1]["users"], 40);
+    let found = json(&cluster);
+    assert_eq!(found["points"][1]["users"], 40);
     assert_keys(
-        &told["points"][1]["device"],
+        &found["points"][1]["device"],
         &["tokens_per_second", "latency_median", "latency_p95", "rows_per_token"],
     );
-    assert_keys(&told["cluster"], &["curve", "kv_latency", "servers", "round_trip", "seed"]);
+    assert_keys(&found["cluster"], &["curve", "kv_latency", "servers", "round_trip", "seed"]);
     let split = ["simulate", "split", "--repeats", "10"];
     for args in [&table[..], &timeline, &cluster, &split, &["simulate", "offline", "--repeats", "10"]] {
         assert!(run(args).out.contains("SI"), "{args:?} prints a table");
@@ -1025,11 +1025,11 @@ fn gpus_are_divided_between_speculation_and_model_parallelism() {
     let split =
         |change: &[&str]| json(&[&["simulate", "split", "--lookahead", "2", "--repeats", "200"], change].concat());
     let number = |value: &Value| value.as_f64().unwrap();
-    let told = split(&["--tokens", "1000", "--gpus", "5", "--mp-efficiency", "0.75"]);
-    let estimate = number(&told["estimated_mp_speedup"]);
+    let found = split(&["--tokens", "1000", "--gpus", "5", "--mp-efficiency", "0.75"]);
+    let estimate = number(&found["estimated_mp_speedup"]);
     assert!((estimate - 1.0 / 0.36).abs() < 1e-9, "{estimate}");
-    assert!((3.4..3.5).contains(&number(&told["needed_mp_speedup"])), "{told}");
-    let splits: Vec<[f64; 3]> = (told["splits"].as_array().unwrap().iter())
+    assert!((3.4..3.5).contains(&number(&found["needed_mp_speedup"])), "{found}");
+    let splits: Vec<[f64; 3]> = (found["splits"].as_array().unwrap().iter())
         .map(|split| ["gpus_per_target", "sp_degree", "target_latency"].map(|key| number(&split[key])))
         .collect();
     assert_eq!(splits, [[1.0, 5.0, 1.0], [2.0, 2.0, 1.0 / 1.5], [4.0, 1.0, 1.0 / 2.25]]);

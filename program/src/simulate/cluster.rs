@@ -1,7 +1,7 @@
 //! `foretoken simulate cluster`: many users of a few servers.
 
 use super::super::{Failure, count, print_json};
-use super::draw::{told, write};
+use super::draw::{report_file, write};
 use foretoken_simulate::cluster::{Cluster, Curve, Outcome, Point, Schedule};
 use foretoken_simulate::picture;
 use std::io::{self, Write};
@@ -97,7 +97,7 @@ pub(super) fn run(args: &ClusterArgs, json: bool) -> Result<(), Failure> {
     let points = cluster.sweep(&args.users)?;
     if let Some(out) = &args.out {
         write(out, &picture::cluster(&cluster, &points))?;
-        told(out)?;
+        report_file(out)?;
     }
     if json {
         return print_json(&serde_json::json!({ "points": points, "cluster": cluster }));

@@ -83,7 +83,7 @@ pub(super) fn heatmap(args: &Heatmap, json: bool) -> Result<(), Failure> {
     let Heatmap { columns, rows, lookahead, sp_degree, tokens, repeats, seed, .. } = *args;
     let grid = grid(GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed })?;
     write(&args.out, &picture::heatmaps(&grid, &ratios, 2))?;
-    if json { print_json(&grid) } else { told(&args.out) }
+    if json { print_json(&grid) } else { report_file(&args.out) }
 }
 
 pub(super) fn timeline(args: &Timeline, json: bool) -> Result<(), Failure> {
@@ -93,7 +93,7 @@ pub(super) fn timeline(args: &Timeline, json: bool) -> Result<(), Failure> {
     let traces = Traces::new(&cell, &draws)?;
     if let Some(out) = &args.out {
         write(out, &picture::timeline(&traces, "ms"))?;
-        told(out)?;
+        report_file(out)?;
     }
     let ticks = traces.ticks();
     let Traces { plain, si, dsi, .. } = &traces;
@@ -152,7 +152,8 @@ fn refuse(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-pub(crate) fn told(path: &Path) -> Result<(), Failure> {
+/// Prints where a file was written.
+pub(crate) fn report_file(path: &Path) -> Result<(), Failure> {
     writeln!(io::stderr(), "wrote {}", path.display())?;
     Ok(())
 }
