@@ -21,6 +21,7 @@ const packages = join(metadata.target_directory, "package");
 /** The published crates: maximum packed size in bytes, and contents. crates.io accepts 10 MB. */
 const CRATES = [
   { name: "foretoken", most: 471_000, contents: ["build.rs", "docs", "shaders", "src"] },
+  { name: "foretoken-dsi", most: 12_000, contents: ["src"] },
   { name: "foretoken-measure", most: 41_000, contents: ["src"] },
   { name: "foretoken-quantize", most: 32_500, contents: ["src"] },
   { name: "foretoken-serve", most: 52_000, contents: ["src"] },
@@ -58,7 +59,7 @@ test("the packed crates build, documentation with them; the program says how to 
   run("cargo", ["test", "--doc", "--locked", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], library);
   run("cargo", ["build", "--locked", ...common], library);
   // The crates that were just packed, in place of those that are published.
-  const patches = ["foretoken", "foretoken-measure", "foretoken-quantize", "foretoken-serve", "foretoken-simulate"].flatMap((name) => [
+  const patches = ["foretoken", "foretoken-dsi", "foretoken-measure", "foretoken-quantize", "foretoken-serve", "foretoken-simulate"].flatMap((name) => [
     "--config",
     `patch.crates-io.${name}.path=${JSON.stringify(packed(name))}`,
   ]);
