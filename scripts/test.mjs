@@ -35,7 +35,7 @@ async function native() {
 }
 
 /** Runs a script of the tests and shows its output when it has ended. */
-const script = (file, more) => start(process.execPath, [file], { env: { ...env, ...more } })();
+const script = (file, more) => start(process.execPath, [file], { env: { ...process.env, ...more } })();
 
 /** Steps that need the web build, except the browsers. They share `dist/` and the examples' packages, so they run one after the other. */
 async function web() {
@@ -50,7 +50,7 @@ async function web() {
 const nativeTests = native();
 const webTests = web();
 // It replaces the program, which both sequences use.
-const crates = Promise.all([nativeTests, webTests]).then(() => script("tests/crate.mjs"));
+const crates = Promise.all([nativeTests, webTests]).then(() => script("tests/crate.mjs", env));
 await webTests;
 const chromium = script("tests/browser/run.mjs", { BROWSER: "chromium" });
 // Three at a time would make single tests slow.
