@@ -83,6 +83,11 @@ fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
+/// Awaits the work of a target. If dropping it `ends` it, the sink may break the wait.
+async fn interruptible<T>(sink: &mut impl Sink, ends: bool, work: impl Future<Output = T>) -> ControlFlow<(), T> {
+    if ends { unless_cancelled(sink, work).await } else { ControlFlow::Continue(work.await) }
+}
+
 /// Runs the decode loop: prefill, then draft, verify, accept and emit. It depends on neither GPU nor text, so tests run it on
 /// mocks. After an error of the target, it can be called again with another target that computes the same.
 ///
@@ -216,7 +221,14 @@ impl<S: Sink> RoundLoop<'_, S> {
         target.reserve(head.len() - reused).await?;
         let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
         for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
-            target.prefill(chunk).await?;
+            match interruptible(*sink, target.ends_when_dropped(), target.prefill(chunk)).await {
+                ControlFlow::Continue(read) => read?,
+                ControlFlow::Break(()) => {
+                    target.truncate(target.cached().len());
+                    flow = ControlFlow::Break(());
+                    break;
+                }
+            }
             // This chunk may still be running on the device, so only the chunks before it are reported.
             let done = submitted;
             submitted += chunk.len();
@@ -339,18 +351,15 @@ impl<S: Sink> RoundLoop<'_, S> {
         Ok(())
     }
 
-    /// Awaits the round. If the target is on a server, the sink may break the wait.
+    /// Awaits the round. If dropping it ends its work, the sink may break the wait.
     async fn finish(&mut self, round: &Current) -> Result<Verified, Exit> {
         self.run.stats.times.host += seconds(self.finished) - round.waited;
-        let verified = if self.target.is_far() {
-            let ControlFlow::Continue(verified) = unless_cancelled(self.sink, self.target.finish()).await else {
-                self.target.truncate(round.before);
-                return Err(Exit::Aborted);
-            };
-            verified?
-        } else {
-            self.target.finish().await?
+        let ends = self.target.ends_when_dropped();
+        let ControlFlow::Continue(verified) = interruptible(self.sink, ends, self.target.finish()).await else {
+            self.target.truncate(round.before);
+            return Err(Exit::Aborted);
         };
+        let verified = verified?;
         verified.check(&self.draft)?;
         self.finished = Instant::now();
         let stats = &mut self.run.stats;
