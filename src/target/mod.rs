@@ -204,6 +204,11 @@ pub trait Target {
     /// [`Target::cached`]. The latest rounds can be cut anywhere. Submitted rounds are discarded without waiting for them.
     fn truncate(&mut self, len: usize);
 
+    /// Returns the number of tokens that [`Target::truncate`] would keep.
+    fn cut_at(&self, len: usize) -> usize {
+        len.min(self.cached().len())
+    }
+
     /// Keeps what `text` shares with the cached tokens. Returns the number of kept tokens.
     fn keep_shared(&mut self, text: &[u32]) -> usize {
         self.truncate(self.cached_of(text));

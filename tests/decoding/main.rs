@@ -12,5 +12,6 @@ mod prefill;
 mod range;
 mod recovery;
 mod rejection;
+mod several;
 mod shift;
 mod trained;

@@ -210,6 +210,10 @@ impl Target for CpuBackend {
         self.drafting.truncate(self.cached.len());
     }
 
+    fn cut_at(&self, len: usize) -> usize {
+        self.rollback.clone().cut(self.cached.len(), len)
+    }
+
     fn prefill_chunk(&self) -> usize {
         self.target.blueprint().capacity.prefill_chunk
     }
