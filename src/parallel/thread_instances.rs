@@ -21,6 +21,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Longest time that an instance on the CPU computes before it checks if its task was cancelled.
+const LONGEST_STEP: Duration = Duration::from_millis(1);
+
 /// Threads with one instance each.
 pub struct ThreadInstances {
     targets: Vec<UnboundedSender<Command>>,
@@ -228,7 +231,8 @@ fn build<S: Source + Clone + Send + 'static>(
             let device = match &place {
                 InstancePlace::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
                 InstancePlace::Cpu { threads, shared } => {
-                    Device::Cpu(Rc::new(Processor::new(*threads).sharing(shared.clone())))
+                    let processor = Processor::new(*threads).sharing(shared.clone());
+                    Device::Cpu(Rc::new(processor.yielding_after(LONGEST_STEP)))
                 }
             };
             let instance = load_alone(&device, Box::new(source.clone()), context, &options, &mut |_, _| ()).await?;
