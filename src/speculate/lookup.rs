@@ -58,7 +58,7 @@ impl PromptLookup {
         }
         self.indexed = known;
         let old = self.changes.len().saturating_sub(CHANGES);
-        self.fixed = self.changes.drain(..old).last().map_or(self.fixed, |(end, ..)| end);
+        self.fixed = self.changes.drain(..old).next_back().map_or(self.fixed, |(end, ..)| end);
     }
 
     /// Takes back what the tokens after the first `known` ones changed.

@@ -232,7 +232,7 @@ fn schedule(seed: u64) {
         room: 60,
         ends: vec![0],
         drafters: drafters.clone(),
-        can_cancel: seed % 3 > 0,
+        can_cancel: !seed.is_multiple_of(3),
     };
     let machine = Dsi::new(&prompt, options).unwrap();
     let expected = models.text(&prompt, 60);

@@ -125,7 +125,8 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
             texts.push((prompt, way, expected));
         }
         drop(alone);
-        let places: [(usize, [fn(&'static str) -> Build; 2]); 5] = [
+        type BuildOf = fn(&'static str) -> Build;
+        let places: [(usize, [BuildOf; 2]); 5] = [
             (1, [tales, tales]),
             (1, [tales, on_cpu]),
             (2, [tales, tales]),

@@ -205,7 +205,8 @@ fn a_pass_that_ends_half_way_leaves_no_trace() {
             let expected = alone(&mut backend, &text);
             // Tokens that are cached before, the last ones by rounds, and tokens that are forgotten after it.
             for (cached, by_rounds, forgotten) in [(0, 0, 0), (70, 0, 1), (130, 9, 0), (197, 12, 40)] {
-                let ways: [fn(&mut CpuBackend, &[u32], usize) -> usize; 3] = [
+                type Way = fn(&mut CpuBackend, &[u32], usize) -> usize;
+                let ways: [Way; 3] = [
                     |backend, other, most| yields(backend.prefill(&other[..1]), most),
                     |backend, other, most| yields(backend.prefill(other), most),
                     |backend, other, most| {
