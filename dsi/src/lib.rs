@@ -38,7 +38,7 @@ pub const MAX_DRAFTERS: usize = 32;
 pub struct InvalidOption {
     /// Name of the option.
     pub option: &'static str,
-    /// Its value.
+    /// Value that was given.
     pub value: usize,
     /// The values that are accepted.
     pub allowed: String,

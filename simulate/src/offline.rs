@@ -115,7 +115,7 @@ pub struct Drafting<'a> {
     pub latency: Latency,
     /// Tasks that it can do at the same time.
     pub instances: usize,
-    /// Whether its token at each position is right, if the tokens before it are.
+    /// `true`: its token at this position is right, if the tokens before it are.
     pub agreements: &'a [bool],
 }
 
