@@ -55,7 +55,7 @@ impl Lookaheads {
 /// Simulates all schedules on the same draws.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means> {
     let [of_si, of_dsi, of_pearl] = lookaheads.cells(cell)?;
     let patience = of_dsi.patience();
@@ -74,7 +74,7 @@ pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means
 /// Simulates all schedules with their good lookaheads.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn best_means(cell: &Cell, draws: &Draws) -> Result<(Lookaheads, Means)> {
     let lookaheads = Lookaheads::good(cell);
     Ok((lookaheads, means(cell, lookaheads, draws)?))
@@ -180,7 +180,7 @@ struct Simulation<'a, W> {
 /// prompt to its end.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn dsi(cell: &Cell, patience: usize, agreements: &[bool], watch: &mut impl Watch) -> Result<f64> {
     dsi_of(cell, patience, &[Drafting { latency: cell.drafter, instances: 1, agreements }], watch)
 }
@@ -188,7 +188,7 @@ pub fn dsi(cell: &Cell, patience: usize, agreements: &[bool], watch: &mut impl W
 /// Runs distributed speculation with several drafters, as [`dsi`]. The cell's own drafter has no part in it.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn dsi_of(cell: &Cell, patience: usize, drafters: &[Drafting<'_>], watch: &mut impl Watch) -> Result<f64> {
     cell.validate()?;
     let instances: Vec<usize> = drafters.iter().map(|drafter| drafter.instances).collect();

@@ -33,7 +33,7 @@ impl OnlineTimes {
 /// Runs all schedules on the same draws, in real time.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means<OnlineTimes>> {
     let [of_si, of_dsi, of_pearl] = lookaheads.cells(cell)?;
     let (mut means, share) = (Means::<OnlineTimes>::default(), 1.0 / draws.repeats() as f64);
@@ -102,7 +102,7 @@ enum OnlineReport {
 /// Measures distributed speculation of one text.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
     cell.validate()?;
     let mut machine = Dsi::new(&PROMPT, options(cell, cell.patience(), vec![1])).map_err(Error::refused)?;

@@ -92,7 +92,7 @@ struct ClusterRun<'a> {
 }
 
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub(super) fn run(cluster: &Cluster, schedule: Schedule, lookahead: usize, texts: &[Vec<bool>]) -> Result<Outcome> {
     let users = (0..cluster.users).map(|_| User::default()).collect();
     let servers = (0..cluster.servers).map(|_| ClusterServer::default()).collect();
