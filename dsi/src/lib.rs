@@ -22,6 +22,7 @@
 
 mod costs;
 mod machine;
+mod rank;
 mod tree;
 
 pub use costs::DsiCosts;

@@ -7,7 +7,7 @@ pub(super) type NodeId = usize;
 
 /// A token after the settled ones, or the last settled one, which is the root.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct DraftNode {
     pub(super) token: u32,
     pub(super) position: usize,
     pub(super) parent: NodeId,
@@ -46,7 +46,7 @@ pub(super) enum Change {
 pub(super) struct DraftTree {
     settled: Vec<u32>,
     /// Nodes by number; the first one has number `first`.
-    nodes: VecDeque<Option<Node>>,
+    nodes: VecDeque<Option<DraftNode>>,
     first: NodeId,
     root: NodeId,
     /// Number of nodes, without the root.
@@ -59,7 +59,7 @@ pub(super) struct DraftTree {
 impl DraftTree {
     /// Creates a tree from a prompt of one token or more, which is settled. `room`: tokens wanted.
     pub(super) fn new(prompt: &[u32], room: usize, ends: Vec<u32>) -> Self {
-        let root = Node {
+        let root = DraftNode {
             token: prompt[prompt.len() - 1],
             position: prompt.len() - 1,
             parent: 0,
@@ -85,7 +85,7 @@ impl DraftTree {
         }
     }
 
-    pub(super) fn root(&self) -> &Node {
+    pub(super) fn root(&self) -> &DraftNode {
         self.node(self.root)
     }
 
@@ -98,17 +98,17 @@ impl DraftTree {
         self.count
     }
 
-    pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
+    pub(super) fn get(&self, id: NodeId) -> Option<&DraftNode> {
         self.nodes.get(id.checked_sub(self.first)?)?.as_ref()
     }
 
     /// Returns a node of the tree.
-    pub(super) fn node(&self, id: NodeId) -> &Node {
+    pub(super) fn node(&self, id: NodeId) -> &DraftNode {
         self.get(id).expect("the node is in the tree")
     }
 
     /// Returns a node of the tree.
-    pub(super) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+    pub(super) fn node_mut(&mut self, id: NodeId) -> &mut DraftNode {
         self.nodes[id - self.first].as_mut().expect("the node is in the tree")
     }
 
@@ -150,9 +150,9 @@ impl DraftTree {
     fn add(&mut self, parent: NodeId, token: u32, drafters: u32) -> NodeId {
         let id = self.first + self.nodes.len();
         let node = self.node_mut(parent);
-        let &mut Node { position, surprisal, block, .. } = node;
+        let &mut DraftNode { position, surprisal, block, .. } = node;
         let sibling = std::mem::replace(&mut node.child, id);
-        self.nodes.push_back(Some(Node {
+        self.nodes.push_back(Some(DraftNode {
             token,
             position: position + 1,
             parent,
@@ -250,7 +250,7 @@ impl DraftTree {
         self.change_all(id, |_, node| block = block.max(Some(node.block)));
         // Children have greater numbers.
         for at in id..self.first + self.nodes.len() {
-            let is_gone = |node: &Node| at == id || self.get(node.parent).is_none();
+            let is_gone = |node: &DraftNode| at == id || self.get(node.parent).is_none();
             if self.get(at).is_some_and(is_gone) {
                 self.nodes[at - self.first] = None;
                 self.count -= 1;
@@ -260,7 +260,7 @@ impl DraftTree {
     }
 
     /// Changes a node and all nodes after it.
-    fn change_all(&mut self, id: NodeId, mut change: impl FnMut(NodeId, &mut Node)) {
+    fn change_all(&mut self, id: NodeId, mut change: impl FnMut(NodeId, &mut DraftNode)) {
         let (mut next, mut branches) = (id, Vec::new());
         while next != 0 {
             let node = self.node_mut(next);
@@ -290,7 +290,7 @@ impl DraftTree {
             self.nodes.pop_front();
             self.first += 1;
         }
-        let &Node { token, drafters, .. } = self.root();
+        let &DraftNode { token, drafters, .. } = self.root();
         self.settled.push(token);
         let last = self.settled.len() >= self.limit || self.ends.contains(&token);
         Some((token, drafters, last))
