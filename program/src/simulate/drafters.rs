@@ -46,8 +46,10 @@ pub(super) struct DraftersArgs {
 fn drafter(text: &str) -> Result<(f64, f64), String> {
     let parts = text.split_once(',').map(|(latency, acceptance)| (latency.trim().parse(), acceptance.trim().parse()));
     match parts {
-        Some((Ok(latency), Ok(acceptance))) => Ok((latency, acceptance)),
-        _ => Err("give a latency and an acceptance, such as 0.15,0.75".into()),
+        Some((Ok(latency), Ok(acceptance))) if latency > 0.0 && (0.0..=1.0).contains(&acceptance) => {
+            Ok((latency, acceptance))
+        }
+        _ => Err("give a latency above 0 and an acceptance from 0 to 1, such as 0.15,0.75".into()),
     }
 }
 
