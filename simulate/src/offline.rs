@@ -110,7 +110,7 @@ impl Watch for () {}
 
 /// A drafter and its draws.
 #[derive(Debug, Clone, Copy)]
-pub struct Drafting<'a> {
+pub struct SimulatedDrafter<'a> {
     /// Duration of its forwards.
     pub latency: Latency,
     /// Tasks that it can do at the same time.
@@ -164,7 +164,7 @@ struct DraftRun {
 
 struct Simulation<'a, W> {
     cell: &'a Cell,
-    drafters: &'a [Drafting<'a>],
+    drafters: &'a [SimulatedDrafter<'a>],
     watch: &'a mut W,
     machine: Dsi,
     now: f64,
@@ -182,14 +182,14 @@ struct Simulation<'a, W> {
 /// # Errors
 /// [`Error::BadOption`].
 pub fn dsi(cell: &Cell, patience: usize, agreements: &[bool], watch: &mut impl Watch) -> Result<f64> {
-    dsi_of(cell, patience, &[Drafting { latency: cell.drafter, instances: 1, agreements }], watch)
+    dsi_of(cell, patience, &[SimulatedDrafter { latency: cell.drafter, instances: 1, agreements }], watch)
 }
 
 /// Runs distributed speculation with several drafters, as [`dsi`]. The cell's own drafter has no part in it.
 ///
 /// # Errors
 /// [`Error::BadOption`].
-pub fn dsi_of(cell: &Cell, patience: usize, drafters: &[Drafting<'_>], watch: &mut impl Watch) -> Result<f64> {
+pub fn dsi_of(cell: &Cell, patience: usize, drafters: &[SimulatedDrafter<'_>], watch: &mut impl Watch) -> Result<f64> {
     cell.validate()?;
     let instances: Vec<usize> = drafters.iter().map(|drafter| drafter.instances).collect();
     let machine = Dsi::new(&PROMPT, options(cell, patience, instances.clone())).map_err(Error::refused)?;
@@ -224,7 +224,7 @@ impl<W: Watch> Simulation<'_, W> {
         let DraftRun { task, drafter, from, ready, position, left } = self.drafts.remove(at);
         self.now = ready;
         self.watch.span(Span { server: None, from, to: ready, position, count: 1, cancelled: false });
-        let Drafting { latency, agreements, .. } = self.drafters[drafter];
+        let SimulatedDrafter { latency, agreements, .. } = self.drafters[drafter];
         if left > 1 {
             let ready = ready + latency.tpot;
             self.drafts.push(DraftRun { task, drafter, from: self.now, ready, position: position + 1, left: left - 1 });

@@ -1,7 +1,7 @@
 //! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
 use foretoken_simulate::heatmap::{self, GridOptions, Ratio, grid};
-use foretoken_simulate::offline::{Drafting, Lookaheads, Watch, best_means, dsi, dsi_of, means};
+use foretoken_simulate::offline::{Lookaheads, SimulatedDrafter, Watch, best_means, dsi, dsi_of, means};
 use foretoken_simulate::online::measure;
 use foretoken_simulate::{
     Cell, Draws, Latency, Trace, Traces, acceptance_from_matches, best_lookahead, bound, expected_si, lookahead_for,
@@ -74,7 +74,7 @@ fn with_drafters(drafters: &[(f64, f64)], instances: usize, lookahead: usize, sp
     let draws = seeds.map(|(drafter, seed)| Draws::new(50, texts, seed).unwrap().agreements(drafter.1).collect());
     let draws: Vec<Vec<Vec<bool>>> = draws.collect();
     let latency = |text: usize| {
-        let of = drafters.iter().zip(&draws).map(|(drafter, draws)| Drafting {
+        let of = drafters.iter().zip(&draws).map(|(drafter, draws)| SimulatedDrafter {
             latency: Latency::even(drafter.0),
             instances,
             agreements: &draws[text],

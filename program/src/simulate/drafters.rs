@@ -2,7 +2,7 @@
 
 use crate::{Failure, count, print_json};
 use foretoken::{Error, Result};
-use foretoken_simulate::offline::{Drafting, dsi_of};
+use foretoken_simulate::offline::{SimulatedDrafter, dsi_of};
 use foretoken_simulate::{Cell, Draws, Latency, bound};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -84,7 +84,7 @@ impl DraftersArgs {
             let mut drafting = Vec::new();
             for (&(latency, _), draws) in drafters.iter().zip(&draws) {
                 let (latency, agreements) = (Latency::even(latency), &draws[text]);
-                drafting.push(Drafting { latency, instances: self.instances, agreements });
+                drafting.push(SimulatedDrafter { latency, instances: self.instances, agreements });
             }
             sum += dsi_of(&cell(drafters[0]), self.patience, &drafting, &mut ())?;
         }
