@@ -13,6 +13,5 @@ mod prefill;
 mod range;
 mod recovery;
 mod rejection;
-mod several;
 mod shift;
 mod trained;

@@ -1,6 +1,5 @@
 //! Speculation with several targets: simulated, on threads, on servers.
 
-mod cancelled;
 mod cluster;
 mod dsi;
 mod parallel;
