@@ -3,7 +3,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, delimiter, join } from "node:path";
+import { delimiter, join } from "node:path";
 
 /** Runs a command with its output shown; ends the process with its exit code if it fails. */
 export function run(command, args, options = {}) {
@@ -16,35 +16,20 @@ export function run(command, args, options = {}) {
   if (took > 10) console.log(`(${took.toFixed(0)} s)`);
 }
 
-/** Runs a command as `run` does, and meanwhile lets other work go on. */
-export async function runBeside(command, args, options = {}) {
-  console.log(`\n> ${[command, ...args].join(" ")}`);
-  const began = performance.now();
-  const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit"], ...options });
-  const end = () => child.kill();
-  process.once("exit", end);
-  const [status] = await once(child, "close");
-  process.off("exit", end);
-  if (status !== 0) process.exit(status ?? 1);
-  const took = (performance.now() - began) / 1000;
-  if (took > 10) console.log(`(${basename(command)} ${args[0]}: ${took.toFixed(0)} s)`);
-}
-
 /** Starts a command. The returned function waits for it, shows its output, and ends the process with its exit code if it fails. */
 export function start(command, args, options = {}) {
   const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
   const output = join(folder, "output");
   const file = openSync(output, "w");
   const child = spawn(command, args, { stdio: ["ignore", file, file], ...options });
-  const began = performance.now();
-  const ended = once(child, "close").then(([status]) => ({ status, took: (performance.now() - began) / 1000 }));
+  const ended = once(child, "close");
   process.once("exit", () => {
     child.kill();
     rmSync(folder, { recursive: true });
   });
   return async () => {
-    const { status, took } = await ended;
-    console.log(`\n> ${[command, ...args].join(" ")}\n${readFileSync(output, "utf8")}(${took.toFixed(0)} s)`);
+    const [status] = await ended;
+    console.log(`\n> ${[command, ...args].join(" ")}\n${readFileSync(output, "utf8")}`);
     if (status !== 0) process.exit(status ?? 1);
   };
 }

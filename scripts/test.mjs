@@ -2,7 +2,7 @@
 // A missing adapter fails the run.
 import { tmpdir } from "node:os";
 import { needNpm } from "./build.mjs";
-import { needChromium, needFirefox, needPython, needRust, needVulkan, needWebKit, run, runBeside, start } from "./system.mjs";
+import { needChromium, needFirefox, needPython, needRust, needVulkan, needWebKit, run, start } from "./system.mjs";
 
 needRust();
 needNpm();
@@ -15,45 +15,30 @@ needPython();
 process.env.CARGO_PROFILE_RELEASE_LTO ??= "off";
 // Without a desktop session this is unset, and Mesa warns at every start.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
-const browserCrate = ["--manifest-path", "browser/Cargo.toml"];
+const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 run(process.execPath, ["scripts/style.mjs"]);
-run("cargo", ["fmt", "--all", "--check"]);
-run("cargo", ["fmt", "--check", ...browserCrate, "--all"]);
-
-// Two sequences run at a time, because most of their steps keep only one core busy: `native`, whose output is shown as it comes, and `web`.
+cargo("fmt", "--all", "--check");
+// In parallel with everything native: its longest steps use one core.
+const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);
+// With the same profile as the tests, so that build scripts and macros are built once.
 const strict = ["--", "--deny", "warnings"];
-const cargo = (...args) => runBeside("cargo", args, { env });
-
-async function native() {
-  // With the same profile as the tests, so that build scripts and macros are built once.
-  await cargo("clippy", "--release", "--all-targets", ...strict);
-  await runBeside("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
-  // The library alone, with fewer features.
-  await cargo("clippy", "--release", "--package", "foretoken", "--lib", "--no-default-features", ...strict);
-  await cargo("test", "--release");
-}
-
-/** Runs a script of the tests and shows its output when it has ended. */
-const script = (file, more) => start(process.execPath, [file], { env: { ...process.env, ...more } })();
-
-/** Steps that need the web build, except the browsers. They share `dist/` and the examples' packages, so they run one after the other. */
-async function web() {
-  await start(process.execPath, ["scripts/build.mjs", "--like-tests"])();
-  const wasm = ["--all-features", "--profile", "wasm", "--target", "wasm32-unknown-unknown", "--target-dir", "target"];
-  await start("cargo", ["clippy", ...browserCrate, "--workspace", ...wasm, ...strict], { env })();
-  await script("tests/serve.mjs");
-  await script("tests/package.mjs");
-  await script("tests/docs.mjs");
-}
-
-const nativeTests = native();
-const webTests = web();
-// It replaces the program, which both sequences use.
-const crates = Promise.all([nativeTests, webTests]).then(() => script("tests/crate.mjs", env));
-await webTests;
-const chromium = script("tests/browser/run.mjs", { BROWSER: "chromium" });
-// Three at a time would make single tests slow.
-await Promise.race([chromium, crates]);
-const firefox = script("tests/browser/run.mjs", { BROWSER: "firefox" });
-await Promise.all([crates, chromium, firefox]);
+cargo("clippy", "--release", "--all-targets", ...strict);
+run("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
+// The library alone, with fewer features.
+cargo("clippy", "--release", "--lib", "--no-default-features", ...strict);
+cargo("test", "--release");
+run(process.execPath, ["tests/serve.mjs"]);
+await built();
+const browser = ["--manifest-path", "browser/Cargo.toml", "--workspace"];
+cargo("fmt", "--check", "--manifest-path", "browser/Cargo.toml", "--all");
+const wasm = ["--all-features", "--profile", "wasm", "--target", "wasm32-unknown-unknown", "--target-dir", "target"];
+cargo("clippy", ...browser, ...wasm, ...strict);
+run(process.execPath, ["tests/crate.mjs"], { env });
+run(process.execPath, ["tests/package.mjs"]);
+run(process.execPath, ["tests/docs.mjs"]);
+// In parallel: neither keeps two cores busy.
+const suitesOf = (BROWSER) => [process.execPath, ["tests/browser/run.mjs"], { env: { ...process.env, BROWSER } }];
+const firefox = start(...suitesOf("firefox"));
+run(...suitesOf("chromium"));
+await firefox();

@@ -35,3 +35,6 @@ choice! {
         Last = "last",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
 
 /// Returns the Rust files of all crates that are published, and of the exports for JavaScript.
 fn sources() -> Vec<(PathBuf, String)> {
-    ["src", "dsi/src", "measure/src", "program/src", "quantize/src", "serve/src", "browser/src", "simulate/src"]
+    ["src", "measure/src", "program/src", "quantize/src", "serve/src", "browser/src", "simulate/src"]
         .iter()
         .flat_map(|folder| files(folder, "rs"))
         .collect()
@@ -207,19 +207,6 @@ fn every_file_says_what_it_is_and_is_one_idea() {
     }
 }
 
-/// The library and the program are not compiled with their unit tests.
-#[test]
-fn every_unit_test_is_compiled() {
-    for (folder, program) in
-        [("src", include_str!("units.rs")), ("program/src", include_str!("../program/tests/main.rs"))]
-    {
-        for (path, _) in files(folder, "rs").into_iter().filter(|(path, _)| path.ends_with("tests.rs")) {
-            let module = path.parent().unwrap().file_name().unwrap().to_string_lossy();
-            assert!(program.contains(&format!("mod {module};")), "no program has {}", path.display());
-        }
-    }
-}
-
 /// A type's name says what it is wherever it is read. Alternatives in one file are one type.
 #[test]
 fn no_two_files_declare_a_type_of_the_same_name() {
@@ -242,8 +229,8 @@ fn no_two_files_declare_a_type_of_the_same_name() {
 fn files_that_guides_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [
-        "benches", "browser", "docs", "dsi", "examples", "measure", "program", "quantize", "scripts", "serve",
-        "shaders", "simulate", "src", "tests", "www",
+        "benches", "browser", "docs", "examples", "measure", "program", "quantize", "scripts", "serve", "shaders",
+        "simulate", "src", "tests", "www",
     ]
     .map(|name| format!("{name}/"));
     let mut found = 0;

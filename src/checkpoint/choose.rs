@@ -101,3 +101,6 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
     name.ends_with(last)
 }
+
+#[cfg(test)]
+mod tests;

@@ -183,3 +183,6 @@ impl Engine {
         &self.about.warnings
     }
 }
+
+#[cfg(test)]
+mod tests;

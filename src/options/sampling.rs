@@ -98,8 +98,7 @@ impl Default for SamplingValues {
 
 impl SamplingOptions {
     /// Returns the recommendations of a model, from the bytes of `generation_config.json`.
-    #[doc(hidden)]
-    pub fn recommended(generation_config: &[u8]) -> Result<Self> {
+    pub(crate) fn recommended(generation_config: &[u8]) -> Result<Self> {
         let bad = |key: &str, reason: String| Error::BadConfig {
             file: "generation_config.json".into(),
             key: key.into(),
@@ -173,8 +172,7 @@ impl SamplingOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`] for a value out of range.
-    #[doc(hidden)]
-    pub fn values(&self, model: &Self) -> Result<SamplingValues> {
+    pub(crate) fn values(&self, model: &Self) -> Result<SamplingValues> {
         let nothing = Self::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.draws(model);
@@ -213,3 +211,6 @@ impl SamplingOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

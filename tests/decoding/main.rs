@@ -6,7 +6,6 @@ mod engine;
 mod foreign;
 mod growth;
 mod lossless;
-mod options;
 mod overlap;
 mod pard;
 mod prefill;

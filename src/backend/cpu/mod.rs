@@ -5,7 +5,6 @@
 
 mod attention;
 mod backend;
-mod codes;
 mod delta;
 mod engine;
 mod experts;

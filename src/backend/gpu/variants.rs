@@ -30,7 +30,7 @@ impl Variants {
     pub const ONE: Self = Self { ready: Self::EACH, differing: Self::EACH - 1 };
 
     /// Returns the ready variant for `rows` rows: the matching one, else a larger one, else a smaller one in several runs.
-    pub fn choose(self, rows: usize) -> usize {
+    pub(super) fn choose(self, rows: usize) -> usize {
         self.nearest(rows, self.ready & !self.differing)
     }
 
@@ -54,12 +54,11 @@ impl Variants {
     }
 
     /// Returns the best variant if it is not ready.
-    pub fn missing(self, rows: usize) -> Option<usize> {
+    pub(super) fn missing(self, rows: usize) -> Option<usize> {
         Some(self.best(rows)).filter(|variant| self.ready >> variant & 1 == 0)
     }
 
-    /// Records that a variant is ready, and if it differs.
-    pub fn learn(&mut self, variant: usize, differs: bool) {
+    pub(super) fn learn(&mut self, variant: usize, differs: bool) {
         self.ready |= 1 << variant;
         self.differing |= u8::from(differs) << variant;
     }
@@ -79,3 +78,6 @@ impl Variants {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Tests of `commands`.
+//! Tests of `chat`.
 
 use super::*;
 
