@@ -118,7 +118,7 @@ impl ModelFiles {
     }
 
     /// Keeps only what is needed to load the model onto devices, repeatedly if required.
-    pub(crate) fn into_loadable(self) -> Loadable {
+    pub fn into_loadable(self) -> Loadable {
         Loadable::new(self.blueprint, &Rc::new(self.checkpoint.into_weights()))
     }
 
@@ -144,10 +144,11 @@ impl ModelFiles {
 }
 
 /// A model that can be loaded onto devices.
-pub(crate) struct Loadable {
+pub struct Loadable {
+    /// Plan and sizes of the model.
     pub blueprint: Blueprint,
     /// The requested arithmetic, then the chosen one, so that a replacement device uses it too.
-    arithmetic: Cell<ArithmeticChoice>,
+    pub arithmetic: Cell<ArithmeticChoice>,
     weights: Rc<Weights>,
 }
 
@@ -420,6 +421,3 @@ async fn build_alone(
     let pair = LoadedPair { target, drafter: None, tokenizers: None, warnings: Vec::new() };
     Ok(pair.build(device, loaded).await?.0)
 }
-
-#[cfg(all(test, not(target_arch = "wasm32")))]
-mod tests;

@@ -35,6 +35,3 @@ choice! {
         Last = "last",
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -207,6 +207,19 @@ fn every_file_says_what_it_is_and_is_one_idea() {
     }
 }
 
+/// The library and the program are not compiled with their unit tests.
+#[test]
+fn every_unit_test_is_compiled() {
+    for (folder, program) in
+        [("src", include_str!("units.rs")), ("program/src", include_str!("../program/tests/main.rs"))]
+    {
+        for (path, _) in files(folder, "rs").into_iter().filter(|(path, _)| path.ends_with("tests.rs")) {
+            let module = path.parent().unwrap().file_name().unwrap().to_string_lossy();
+            assert!(program.contains(&format!("mod {module};")), "no program has {}", path.display());
+        }
+    }
+}
+
 /// A type's name says what it is wherever it is read. Alternatives in one file are one type.
 #[test]
 fn no_two_files_declare_a_type_of_the_same_name() {

@@ -1,5 +1,8 @@
 //! `foretoken chat`: a conversation. Each turn passes the whole conversation to the model; most of it is still cached.
 
+mod commands;
+
+use self::commands::{Line, parse};
 use super::lines::Lines;
 use super::options::{GenerateFlags, LongChatFlags};
 use super::print::{Colour, Printer, table};
@@ -92,38 +95,6 @@ pub(super) async fn run(args: &ChatArgs, json: bool) -> Result<(), Failure> {
 fn note(text: &str) {
     // Nothing can be reported if this fails.
     let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// Meaning of an input line.
-#[derive(Debug, PartialEq)]
-enum Line<'a> {
-    Nothing,
-    Message(&'a str),
-    Reset,
-    Stats,
-    System(&'a str),
-    Help,
-    Exit,
-}
-
-fn parse(line: &str) -> Result<Line<'_>> {
-    if !line.starts_with('/') {
-        return Ok(if line.trim().is_empty() { Line::Nothing } else { Line::Message(line) });
-    }
-    let (name, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match (name, text.trim()) {
-        ("/system", text) => Ok(Line::System(text)),
-        ("/reset", "") => Ok(Line::Reset),
-        ("/stats", "") => Ok(Line::Stats),
-        ("/help", "") => Ok(Line::Help),
-        ("/exit", "") => Ok(Line::Exit),
-        _ => Err(Error::BadOption {
-            option: "command".into(),
-            value: line.into(),
-            allowed: "/reset, /stats, /system TEXT, /help, /exit; a message that begins with / needs a space before it"
-                .into(),
-        }),
-    }
 }
 
 /// A conversation.
@@ -227,6 +198,3 @@ impl ChatLoop<'_> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,6 +9,12 @@ mod remote;
 #[cfg(unix)]
 mod serve;
 
+/// The program itself is not compiled with its unit tests.
+#[path = "../src/chat"]
+mod chat {
+    mod commands;
+}
+
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 

@@ -101,6 +101,3 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
     name.ends_with(last)
 }
-
-#[cfg(test)]
-mod tests;

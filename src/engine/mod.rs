@@ -183,6 +183,3 @@ impl Engine {
         &self.about.warnings
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -45,7 +45,8 @@ pub struct Gpu {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     pub(super) counters: Rc<Cell<Counters>>,
-    info: DeviceInfo,
+    /// Description of the device.
+    pub info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
     /// Kernels that the browser is compiling in the background.
@@ -64,9 +65,10 @@ pub struct Gpu {
 }
 
 /// An error that the device reported outside of any call.
-enum DeviceFailure {
+pub enum DeviceFailure {
     /// Permanent.
     Lost(String),
+    /// Missing memory.
     OutOfMemory,
     /// A rejected operation, with wgpu's message.
     Refused(String),
@@ -215,6 +217,12 @@ impl Gpu {
     pub fn destroy(&self) {
         keep(&self.failure, DeviceFailure::Lost("it was destroyed".into()));
         self.device.destroy();
+    }
+
+    /// Adds a failure, as the driver reports it.
+    #[cfg(feature = "testing")]
+    pub fn fail(&self, failure: DeviceFailure) {
+        keep(&self.failure, failure);
     }
 
     /// Returns the device's description.
@@ -400,6 +408,3 @@ fn keep(failure: &SharedFailure, what: DeviceFailure) {
         _ => {}
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,7 +14,7 @@ mod wait;
 pub use crate::options::{Arithmetic, KvDtype};
 pub use buffers::{Buffer, Slice, Uniforms};
 pub use counters::Counters;
-pub use device::{DeviceInfo, Gpu, GpuOptions};
+pub use device::{DeviceFailure, DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Epilogues, Kernel, Noise, Subnormals, Tokens};
 pub use readback::Readback;
 pub use record::{Call, Prepared, Recorder, Submitted, split_grid};

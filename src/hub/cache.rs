@@ -139,7 +139,7 @@ fn list(folder: &Path, before: &str, names: &mut Vec<String>) {
 
 /// Links a blob to a second place. Symbolic links need rights on some systems, and some file systems lack them. The fallback is a hard link
 /// or a copy, which Python's library accepts too.
-fn connect(relative: &str, blob: &Path, link: &Path) -> io::Result<()> {
+pub fn connect(relative: &str, blob: &Path, link: &Path) -> io::Result<()> {
     symlink(relative, link).or_else(|_| fs::hard_link(blob, link)).or_else(|_| fs::copy(blob, link).map(|_| ()))
 }
 
@@ -166,6 +166,3 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
     };
     Error::NotFound { path: path.display().to_string(), reason: format!("{error}: {advice}") }
 }
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests;

@@ -8,6 +8,7 @@ mod listing;
 mod remote;
 mod settings;
 
+pub use self::cache::connect;
 pub use self::id::HubId;
 pub use self::remote::Remote;
 pub use self::settings::Settings;

@@ -98,7 +98,8 @@ impl Default for SamplingValues {
 
 impl SamplingOptions {
     /// Returns the recommendations of a model, from the bytes of `generation_config.json`.
-    pub(crate) fn recommended(generation_config: &[u8]) -> Result<Self> {
+    #[doc(hidden)]
+    pub fn recommended(generation_config: &[u8]) -> Result<Self> {
         let bad = |key: &str, reason: String| Error::BadConfig {
             file: "generation_config.json".into(),
             key: key.into(),
@@ -172,7 +173,8 @@ impl SamplingOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`] for a value out of range.
-    pub(crate) fn values(&self, model: &Self) -> Result<SamplingValues> {
+    #[doc(hidden)]
+    pub fn values(&self, model: &Self) -> Result<SamplingValues> {
         let nothing = Self::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.draws(model);
@@ -211,6 +213,3 @@ impl SamplingOptions {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

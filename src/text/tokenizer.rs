@@ -227,7 +227,7 @@ impl Tokenizer {
     }
 
     /// Returns true if the decoder treats this token as one byte of a character.
-    pub(super) fn is_byte(&self, id: u32) -> bool {
+    pub fn is_byte(&self, id: u32) -> bool {
         self.byte_fallback
             && self.id_to_token(id).is_some_and(|token| {
                 let digits = token.strip_prefix("<0x").and_then(|token| token.strip_suffix('>'));

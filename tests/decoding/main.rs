@@ -6,6 +6,7 @@ mod engine;
 mod foreign;
 mod growth;
 mod lossless;
+mod options;
 mod overlap;
 mod pard;
 mod prefill;

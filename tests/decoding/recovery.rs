@@ -4,11 +4,15 @@ use async_trait::async_trait;
 use common::altered::overflowing;
 use common::foreign::Foreign;
 use common::{gpu, path, run};
-use foretoken::internals::gpu::Gpu;
+use foretoken::internals::backend::gpu::RoundBuffers;
+use foretoken::internals::gpu::{DeviceFailure, Gpu};
+use foretoken::internals::load::ModelFiles;
+use foretoken::internals::model::Blueprint;
 use foretoken::internals::session::{Progress, Session, other_device};
 use foretoken::internals::weights::{Folder, Source};
 use foretoken::{
-    DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, Result, Schedule, Speculation,
+    Arithmetic, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, Result, Schedule, Speculation,
+    WeightDtype,
 };
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
@@ -278,4 +282,54 @@ fn a_warning_names_another_device() {
     let warning = other_device(&here, &there).unwrap();
     assert!(warning.contains(&format!("another one, {}", here.backend)), "{warning}");
     assert!(warning.contains(&format!("{}, {}", here.name, here.backend)), "{warning}");
+}
+
+/// A replacement for a lost device must not measure again: another arithmetic could change the text midway.
+#[test]
+fn what_was_chosen_for_a_model_stays_with_it() {
+    run(async {
+        let gpu = gpu();
+        let source = Folder::open(path("models/tales/draft")).unwrap();
+        let options = LoadOptions::new().dtype(WeightDtype::Q8).max_context(64);
+        let loadable = ModelFiles::open(Box::new(source), &options).await.unwrap().into_loadable();
+        let Blueprint { spec, capacity, .. } = &loadable.blueprint;
+        let buffers = RoundBuffers::new(&gpu, capacity, spec.vocab_size).unwrap();
+        let measured = loadable.put(&gpu, &buffers, None, &mut |_| ()).await.unwrap().arithmetic();
+        assert_eq!(loadable.arithmetic.get(), measured.into());
+        let other = if measured == Arithmetic::F32 { Arithmetic::Int8 } else { Arithmetic::F32 };
+        loadable.arithmetic.set(other.into());
+        assert_eq!(loadable.put(&gpu, &buffers, None, &mut |_| ()).await.unwrap().arithmetic(), other);
+    });
+}
+
+#[test]
+fn a_loss_is_told_for_ever_and_other_failures_once() {
+    let gpu = gpu();
+    let refusal = || DeviceFailure::Refused("too far".into());
+    for (failures, code) in [
+        (vec![DeviceFailure::OutOfMemory], "out-of-gpu-memory"),
+        (vec![refusal()], "internal"),
+        (vec![DeviceFailure::OutOfMemory, refusal()], "out-of-gpu-memory"),
+        (vec![refusal(), DeviceFailure::OutOfMemory], "internal"),
+    ] {
+        failures.into_iter().for_each(|failure| gpu.fail(failure));
+        assert_eq!(gpu.check().unwrap_err().code(), code);
+        assert_eq!(gpu.check(), Ok(()));
+        assert!(gpu.buffer("another", 16).is_ok());
+    }
+    gpu.fail(DeviceFailure::OutOfMemory);
+    gpu.fail(DeviceFailure::Lost("it fell off".into()));
+    gpu.fail(refusal());
+    for _ in 0..2 {
+        assert_eq!(gpu.check(), Err(Error::DeviceLost { reason: "it fell off".into() }));
+    }
+}
+
+#[test]
+fn a_device_of_the_same_kind_takes_the_place_of_a_lost_one_if_there_is_one() {
+    let mut gpu = Rc::into_inner(gpu()).unwrap();
+    assert_eq!(run(gpu.reopen()).unwrap().info(), gpu.info());
+    gpu.info.name = "one that was pulled out".into();
+    let found = run(gpu.reopen()).unwrap();
+    assert_ne!(found.info(), gpu.info());
 }

@@ -4,7 +4,7 @@ use common::hub::{Answer, COMMIT, Fake, Misbehave, REPOSITORY, Request, digest_o
 use common::path;
 use common::tempfile::TempDir;
 use foretoken::internals::checkpoint::choose;
-use foretoken::internals::hub::{Hub, HubId, Settings};
+use foretoken::internals::hub::{Hub, HubId, Settings, connect};
 use foretoken::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -435,4 +435,38 @@ fn names_are_read_and_written() {
     ] {
         assert!(text.parse::<HubId>().is_err(), "{text}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_symbolic_links_a_blob_is_linked_otherwise_or_copied() {
+    let folder = TempDir::new().unwrap();
+    let blob = folder.path().join("blob");
+    fs::write(&blob, "bytes").unwrap();
+    // No symbolic link can point to such a name, and no hard link to a file of another file system.
+    let elsewhere = Path::new("/proc/version");
+    for (blob, link) in [(blob.as_path(), "linked"), (elsewhere, "copied")] {
+        let link = folder.path().join(link);
+        connect("\0", blob, &link).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_file());
+        assert_eq!(fs::read(&link).unwrap(), fs::read(blob).unwrap());
+    }
+}
+
+#[test]
+fn a_star_stands_for_any_characters() {
+    let matches = |pattern: &str, name: &str| {
+        let [pattern, name] = [pattern, name].map(|text| format!("{text}.gguf"));
+        choose("a/b", Some(&pattern), &[&name]).is_ok_and(|files| files == [name])
+    };
+    for (pattern, name) in
+        [("*", ""), ("*", "a"), ("a*c", "abc"), ("a*c", "ac"), ("*b*", "abc"), ("*b*b", "abbb"), ("a", "a")]
+    {
+        assert!(matches(pattern, name), "{pattern} {name}");
+    }
+    for (pattern, name) in [("a", "ab"), ("a*b", "a"), ("ab*b", "ab"), ("*b*b", "ab"), ("*c*b*", "abc"), ("", "a")] {
+        assert!(!matches(pattern, name), "{pattern} {name}");
+    }
+    // The end of the name, too.
+    assert!(choose("a/b", Some("a*"), &["abc.gguf"]).is_ok() && choose("a/b", Some("*b*"), &["ac.gguf"]).is_err());
 }

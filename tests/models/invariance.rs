@@ -4,7 +4,7 @@ use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with
 use foretoken::KvDtype;
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::gpu::{GpuBackend, Variants};
-use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::gpu::{GpuOptions, Kernel};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, Target, run_round};
 use std::path::Path;
@@ -249,4 +249,34 @@ fn any_course_of_verifying_and_truncating_leaves_the_cache_of_a_fresh_run() {
         assert!(text.len() > 20, "{name}");
         assert_eq!(used, cache(&engine, text.len()), "{name}, {} positions", text.len());
     }
+}
+
+/// Index of the tile among the variants.
+const TILE: usize = Kernel::ROWS.len();
+
+/// Returns the rows per pass of the variant chosen for `rows` rows; 0: the tile.
+fn chosen(variants: Variants, rows: usize) -> u32 {
+    Kernel::ROWS.get(variants.choose(rows)).copied().unwrap_or(0)
+}
+
+#[test]
+fn what_differs_is_not_used() {
+    let all = Variants::ALL;
+    let expected = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (16, 16), (17, 16), (32, 16), (33, 0), (500, 0)];
+    assert_eq!(expected.map(|(rows, _)| (rows, chosen(all, rows))), expected);
+    let mut known = Variants::default();
+    assert_eq!((known.missing(1), known.missing(4), known.missing(64)), (None, Some(2), Some(TILE)));
+    known.learn(2, false);
+    assert_eq!((known.missing(4), known.warning()), (None, None));
+    // A differing variant is replaced by larger ones, then by smaller ones.
+    known.learn(3, true);
+    assert_eq!((chosen(known, 4), chosen(known, 7), known.missing(7)), (4, 4, Some(4)));
+    known.learn(4, true);
+    assert_eq!((chosen(known, 7), chosen(known, 20), known.missing(7)), (4, 4, None));
+    assert_eq!((chosen(known, 64), known.missing(64)), (4, Some(TILE)));
+    known.learn(TILE, true);
+    assert_eq!((chosen(known, 64), known.missing(64)), (4, None));
+    assert_eq!((chosen(Variants::NO_TILES, 64), chosen(Variants::NO_TILES, 3)), (16, 4));
+    assert_eq!((chosen(Variants::ONE, 64), chosen(Variants::ONE, 3)), (1, 1));
+    assert!(Variants::NO_TILES.warning() != known.warning() && known.warning().is_some());
 }

@@ -10,3 +10,4 @@ mod published;
 mod quantised;
 mod readings;
 mod recurrent;
+mod rope;

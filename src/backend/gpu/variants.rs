@@ -30,7 +30,7 @@ impl Variants {
     pub const ONE: Self = Self { ready: Self::EACH, differing: Self::EACH - 1 };
 
     /// Returns the ready variant for `rows` rows: the matching one, else a larger one, else a smaller one in several runs.
-    pub(super) fn choose(self, rows: usize) -> usize {
+    pub fn choose(self, rows: usize) -> usize {
         self.nearest(rows, self.ready & !self.differing)
     }
 
@@ -54,11 +54,12 @@ impl Variants {
     }
 
     /// Returns the best variant if it is not ready.
-    pub(super) fn missing(self, rows: usize) -> Option<usize> {
+    pub fn missing(self, rows: usize) -> Option<usize> {
         Some(self.best(rows)).filter(|variant| self.ready >> variant & 1 == 0)
     }
 
-    pub(super) fn learn(&mut self, variant: usize, differs: bool) {
+    /// Records that a variant is ready, and if it differs.
+    pub fn learn(&mut self, variant: usize, differs: bool) {
         self.ready |= 1 << variant;
         self.differing |= u8::from(differs) << variant;
     }
@@ -78,6 +79,3 @@ impl Variants {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! Tests of `chat`.
+//! Tests of `commands`.
 
 use super::*;
 
