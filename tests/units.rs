@@ -31,6 +31,12 @@ mod server {
     mod tries;
 }
 
+#[path = "../src/model"]
+mod model {
+    mod rope;
+    mod rope_spec;
+}
+
 #[path = "../src/sample"]
 mod sample {
     mod noise;

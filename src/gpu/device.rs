@@ -45,8 +45,7 @@ pub struct Gpu {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     pub(super) counters: Rc<Cell<Counters>>,
-    /// Description of the device.
-    pub info: DeviceInfo,
+    info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
     /// Kernels that the browser is compiling in the background.
@@ -223,6 +222,12 @@ impl Gpu {
     #[cfg(feature = "testing")]
     pub fn fail(&self, failure: DeviceFailure) {
         keep(&self.failure, failure);
+    }
+
+    /// Takes another name, as if another device had been opened.
+    #[cfg(feature = "testing")]
+    pub fn rename(&mut self, name: &str) {
+        self.info.name = name.into();
     }
 
     /// Returns the device's description.

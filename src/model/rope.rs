@@ -73,3 +73,6 @@ fn frequencies(rope: &RopeSpec, positions: usize) -> Vec<f64> {
     // Rounded as in transformers.
     scaled.map(|frequency| f64::from(frequency as f32)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -329,7 +329,7 @@ fn a_loss_is_told_for_ever_and_other_failures_once() {
 fn a_device_of_the_same_kind_takes_the_place_of_a_lost_one_if_there_is_one() {
     let mut gpu = Rc::into_inner(gpu()).unwrap();
     assert_eq!(run(gpu.reopen()).unwrap().info(), gpu.info());
-    gpu.info.name = "one that was pulled out".into();
+    gpu.rename("one that was pulled out");
     let found = run(gpu.reopen()).unwrap();
     assert_ne!(found.info(), gpu.info());
 }

@@ -10,4 +10,3 @@ mod published;
 mod quantised;
 mod readings;
 mod recurrent;
-mod rope;
