@@ -267,7 +267,7 @@ export function outdated() {
   const built = modules.concat(PAIR.map((model) => join(served, model, "model.safetensors")));
   if (!built.every(existsSync)) return true;
   const age = (file) => statSync(file).mtimeMs;
-  const sources = ["src", "shaders", "simulate", "models", "browser"].flatMap((folder) =>
+  const sources = ["src", "shaders", "dsi", "simulate", "models", "browser"].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true }).map((file) => join(root, folder, file)),
   );
   const newest = Math.max(...[...sources, join(root, "Cargo.toml"), join(root, "Cargo.lock")].map(age));

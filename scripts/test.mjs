@@ -26,7 +26,7 @@ const strict = ["--", "--deny", "warnings"];
 cargo("clippy", "--release", "--all-targets", ...strict);
 run("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
 // The library alone, with fewer features.
-cargo("clippy", "--release", "--lib", "--no-default-features", ...strict);
+cargo("clippy", "--release", "--package", "foretoken", "--lib", "--no-default-features", ...strict);
 cargo("test", "--release");
 run(process.execPath, ["tests/serve.mjs"]);
 await built();

@@ -4,6 +4,7 @@ mod weights_rule;
 
 pub use weights_rule::WeightsRule;
 
+use foretoken_dsi::InvalidOption;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -193,6 +194,11 @@ fn lower(what: &str) -> &'static str {
 }
 
 impl Error {
+    /// Returns the error for an option that the state machine refuses.
+    pub fn refused(InvalidOption { option, value, allowed }: InvalidOption) -> Self {
+        Self::BadOption { option: option.into(), value: value.to_string(), allowed }
+    }
+
     /// Returns the stable code in kebab-case; the same in Rust, in JS and in `--json`.
     pub fn code(&self) -> &'static str {
         match self {

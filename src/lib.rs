@@ -177,6 +177,7 @@ pub use constraint::ResponseFormat;
 #[cfg(not(target_arch = "wasm32"))]
 pub use engine::{Answer, Chat, Engine, EngineBuilder, PrefillProgress, Writing};
 pub use error::{Error, Result, WeightsRule};
+pub use foretoken_dsi as dsi;
 pub use gpu::DeviceInfo;
 pub use options::{
     Acceptance, Arithmetic, ArithmeticChoice, ChatOptions, ContextOptions, ContextPolicy, DeviceChoice, DoSample,
@@ -184,7 +185,6 @@ pub use options::{
     SamplingValues, Schedule, Speculation, UseMtp, WeightDtype,
 };
 pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
-pub use speculate::dsi;
 pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;

@@ -44,8 +44,7 @@ use crate::gpu::{Counters, DeviceInfo};
 use crate::model::Memory;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, LoadOptions, Schedule, Speculation};
 use crate::session::{Emitter, Executor, Prompts, Single, TextCall, setup};
-use crate::speculate::dsi::Tuner;
-use crate::speculate::{PromptLookup, Stats};
+use crate::speculate::{Prediction, PromptLookup, Stats, Tuner};
 use crate::target::MAX_DRAFT;
 
 /// Several instances of a target, with their draft model.
@@ -61,9 +60,10 @@ pub struct Parallel {
 }
 
 impl Executor for Parallel {
-    /// Drafts come from the draft model, else from the text so far. The lookahead is the number of draft tokens per verify task:
-    /// `num_assistant_tokens` (with lookup `prompt_lookup_num_tokens`). Under the schedule `adaptive` it follows the measurements
-    /// ([`Tuner::lookahead`]), with lookup up to that number.
+    /// Drafts come from the prediction, else from the draft model, else from the text so far. With the drafter `chain` all of them continue the
+    /// text in branches; with `auto` too, under the schedule `adaptive`, if several targets stop as soon as their task is cancelled. The
+    /// lookahead is the number of draft tokens per verify task: `num_assistant_tokens` (without the draft model `prompt_lookup_num_tokens`).
+    /// Under the schedule `adaptive` it follows the measurements ([`Tuner`]), without the draft model up to that number.
     ///
     /// Refuses constraints, acceptance by rejection, log-probabilities and other drafters.
     fn run_text<'a>(
@@ -73,18 +73,14 @@ impl Executor for Parallel {
         out: &'a mut Emitter<'_>,
     ) -> Later<'a, Result<Stats>> {
         Box::pin(async move {
-            let drafting = &call.options.drafting;
-            let (guess, lookahead, longest) = self.guess(call)?;
-            let longest = longest.filter(|_| drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
-            let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
+            let (guesses, lookahead, longest) = self.guesses(call, prompts)?;
+            let schedule = call.options.drafting.num_assistant_tokens_schedule;
+            let longest = longest.filter(|_| schedule == Schedule::Adaptive);
+            let has_model = guesses.iter().any(|guess| matches!(guess, Guess::Model));
+            let tuner = &mut self.tuners[usize::from(has_model)];
             let (sampling, ends) = (call.sampling.clone(), call.ends.clone());
-            let options = RunOptions { sampling, lookahead, longest, guess, ends, capacity: prompts.context };
-            let mut stats = run(&mut *self.instances, &call.prompt, options, tuner, out).await?;
-            if drafting.prediction.is_some() {
-                let (option, value) = LoadOptions::parallel_option(self.instances.sp_degree());
-                stats.warnings.insert(0, format!("with {option} {value} no prediction is used"));
-            }
-            Ok(stats)
+            let options = RunOptions { sampling, lookahead, longest, guesses, ends, capacity: prompts.context };
+            run(&mut *self.instances, &call.prompt, options, tuner, out).await
         })
     }
 
@@ -126,8 +122,8 @@ impl Parallel {
         Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
     }
 
-    /// Returns the drafter, the tokens of a verify task, and their maximum.
-    fn guess(&self, call: &TextCall<'_>) -> Result<(Guess, usize, Option<usize>)> {
+    /// Returns the drafters, the tokens of a verify task, and their maximum.
+    fn guesses(&self, call: &TextCall<'_>, prompts: &Prompts) -> Result<(Vec<Guess>, usize, Option<usize>)> {
         let (options, drafting) = (call.options, &call.options.drafting);
         let bad = |option, value, allowed| self.refuse(option, value, allowed);
         if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
@@ -139,24 +135,36 @@ impl Parallel {
         if call.values.do_sample && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
-        let model = self.instances.has_drafter() && drafting.num_assistant_tokens > 0;
-        let model = match drafting.drafter {
-            DrafterChoice::Auto => model && drafting.prompt_lookup_num_tokens.is_none(),
-            DrafterChoice::DraftModel => model,
-            DrafterChoice::Lookup => false,
-            DrafterChoice::Suffix => return bad("drafter", "suffix", "auto, draft_model or lookup"),
-            DrafterChoice::Prediction => return bad("drafter", "prediction", "auto, draft_model or lookup"),
-            DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
-        };
-        if drafting.speculation == Speculation::Off || drafting.drafter == DrafterChoice::DraftModel && !model {
-            return Ok((Guess::Nothing, 1, None));
+        if drafting.drafter == DrafterChoice::Suffix {
+            return bad("drafter", "suffix", "auto, chain, draft_model, lookup or prediction");
         }
-        if model {
-            return Ok((Guess::Model, drafting.num_assistant_tokens.clamp(1, MAX_DRAFT), Some(MAX_DRAFT)));
+        if drafting.speculation == Speculation::Off {
+            return Ok((Vec::new(), 1, None));
         }
-        let count = drafting.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
-        let lookup =
-            PromptLookup::new(count, drafting.max_matching_ngram_size, drafting.prompt_lookup_rule, &call.ends);
-        Ok((Guess::Lookup(lookup), count, Some(count)))
+        let choice = drafting.drafter;
+        let is_auto = choice == DrafterChoice::Auto;
+        let is_adaptive = drafting.num_assistant_tokens_schedule == Schedule::Adaptive;
+        // A branch that is not the likeliest has to give its target back at once.
+        let may_branch = self.instances.sp_degree() > 1 && self.instances.can_cancel();
+        let several = choice == DrafterChoice::Chain || is_auto && is_adaptive && may_branch;
+        let has_model = self.instances.has_drafter() && drafting.num_assistant_tokens > 0;
+        let lookup = drafting.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
+        let mut guesses = Vec::new();
+        let wants_prediction = several || is_auto || choice == DrafterChoice::Prediction;
+        if let Some(expected) = drafting.prediction.as_ref().filter(|_| wants_prediction) {
+            let expected = prompts.tokenizer.encode(expected, false)?;
+            guesses.push(Guess::Text(Box::new(Prediction::new(expected, call.prompt.len()))));
+        }
+        let is_open = is_auto && guesses.is_empty();
+        let prefers_lookup = !has_model || drafting.prompt_lookup_num_tokens.is_some();
+        if several || choice == DrafterChoice::Lookup || is_open && prefers_lookup {
+            let (ngram, rule) = (drafting.max_matching_ngram_size, drafting.prompt_lookup_rule);
+            guesses.push(Guess::Text(Box::new(PromptLookup::new(lookup, ngram, rule, &call.ends))));
+        }
+        if has_model && (several || choice == DrafterChoice::DraftModel || is_open && !prefers_lookup) {
+            guesses.push(Guess::Model);
+            return Ok((guesses, drafting.num_assistant_tokens.min(MAX_DRAFT), Some(MAX_DRAFT)));
+        }
+        Ok(if guesses.is_empty() { (guesses, 1, None) } else { (guesses, lookup, Some(lookup)) })
     }
 }

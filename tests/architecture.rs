@@ -23,7 +23,7 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
 
 /// Returns the Rust files of all crates that are published, and of the exports for JavaScript.
 fn sources() -> Vec<(PathBuf, String)> {
-    ["src", "measure/src", "program/src", "quantize/src", "serve/src", "browser/src", "simulate/src"]
+    ["src", "dsi/src", "measure/src", "program/src", "quantize/src", "serve/src", "browser/src", "simulate/src"]
         .iter()
         .flat_map(|folder| files(folder, "rs"))
         .collect()
@@ -242,8 +242,8 @@ fn no_two_files_declare_a_type_of_the_same_name() {
 fn files_that_guides_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [
-        "benches", "browser", "docs", "examples", "measure", "program", "quantize", "scripts", "serve", "shaders",
-        "simulate", "src", "tests", "www",
+        "benches", "browser", "docs", "dsi", "examples", "measure", "program", "quantize", "scripts", "serve",
+        "shaders", "simulate", "src", "tests", "www",
     ]
     .map(|name| format!("{name}/"));
     let mut found = 0;

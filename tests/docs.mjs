@@ -106,6 +106,8 @@ async function visit(context, path, { text, headers }, module) {
   // The CDN gets another origin than the page.
   pages.set(path, { text: text.replace(CDN, `${url.replace("localhost", "127.0.0.1")}/node_modules/foretoken/`), headers });
   const page = await context.newPage();
+  // Native tests run at the same time.
+  page.setDefaultTimeout(240_000);
   const lines = [];
   const failures = [];
   page.on("pageerror", (error) => failures.push(error));

@@ -17,6 +17,7 @@ mod src {
 #[path = "../src/backend/cpu"]
 mod cpu {
     mod attention;
+    mod codes;
     mod floats;
     mod instructions;
     mod integers;

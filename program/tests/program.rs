@@ -999,6 +999,10 @@ fn simulations_refuse_what_cannot_be() {
         ("split", "--mp-efficiency", "nan"),
         ("split", "--acceptance", "2"),
         ("timeline", "--tokens", "0"),
+        ("drafters", "--drafter", "0.15"),
+        ("drafters", "--drafter", "0.15,2"),
+        ("drafters", "--instances", "1001"),
+        ("drafters", "--patience", "9"),
         ("cluster", "--users", "3,0"),
         ("cluster", "--curve", "1:30,2"),
         ("cluster", "--acceptance", "2"),
@@ -1017,6 +1021,17 @@ fn simulations_refuse_what_cannot_be() {
     assert_fails(&["simulate", "table", "--pairs", "/no/such/file"], 1, "not-found", &["/no/such/file"]);
     let readme = path("README.md");
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
+}
+
+#[test]
+fn several_drafters_are_compared_with_each_alone() {
+    let args = ["simulate", "drafters", "--sp-degree", "4", "--lookahead", "5", "--repeats", "50"];
+    let found = json(&args);
+    let latencies = [0, 1, 2].map(|at| found[at]["latency"].as_f64().unwrap());
+    let bounds = [0, 1, 2].map(|at| (found[at]["bound"].as_f64().unwrap() * 10.0).round() / 10.0);
+    assert_eq!(bounds, [30.6, 18.8, 11.9]);
+    assert!(latencies[2] < latencies[1] && latencies[1] < latencies[0], "{found}");
+    assert!(run(&args).out.contains("0.01, 0.4 + 0.15, 0.75"), "it prints a table");
 }
 
 /// The paper's example: a drafter of 10 %, a lookahead of 2, an acceptance of 0.8.

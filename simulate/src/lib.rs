@@ -138,11 +138,21 @@ impl Cell {
     /// `lookahead - 1` draft tokens.
     pub fn bound(&self) -> f64 {
         let Self { target, drafter, acceptance, .. } = self;
-        let later = (self.tokens - 1) as f64;
-        let targets = (1.0 - acceptance) * later + 1.0;
         let waits = (self.lookahead - 1) as f64 * drafter.tpot;
-        drafter.tpot * acceptance * later + (target.tpot + waits) * targets
+        bound(target.tpot + waits, &[(drafter.tpot, *acceptance)], self.tokens)
     }
+}
+
+/// Returns the bound of proposition 1 for drafters that are independent of each other, given as latency and acceptance, the fastest first. A
+/// token takes as long as the fastest drafter that has it, or as the target if none has. It holds if every drafter continues every branch at
+/// once, and every branch is verified at once.
+pub fn bound(target: f64, drafters: &[(f64, f64)], tokens: usize) -> f64 {
+    let (mut none_has, mut later) = (1.0, 0.0);
+    for (latency, acceptance) in drafters {
+        later += none_has * acceptance * latency;
+        none_has *= 1.0 - acceptance;
+    }
+    (later + none_has * target) * (tokens - 1) as f64 + target
 }
 
 /// Returns the smallest lookahead for which `sp_degree` servers keep up with the drafter: `ceil(target_latency / (lookahead *

@@ -2,8 +2,8 @@
 
 use super::rounds::total;
 use super::{Cell, Draws, Latency, best_lookahead, pearl, plain, si};
-use foretoken::Result;
-use foretoken::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, Feed, MAX_DRAFTERS, TaskId};
+use foretoken::{Error, Result};
 use serde::Serialize;
 
 /// Means of the schedules: total latencies in the cell's unit, or other times.
@@ -55,7 +55,7 @@ impl Lookaheads {
 /// Simulates all schedules on the same draws.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means> {
     let [of_si, of_dsi, of_pearl] = lookaheads.cells(cell)?;
     let patience = of_dsi.patience();
@@ -74,7 +74,7 @@ pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means
 /// Simulates all schedules with their good lookaheads.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn best_means(cell: &Cell, draws: &Draws) -> Result<(Lookaheads, Means)> {
     let lookaheads = Lookaheads::good(cell);
     Ok((lookaheads, means(cell, lookaheads, draws)?))
@@ -108,20 +108,31 @@ pub trait Watch {
 
 impl Watch for () {}
 
-/// Returns the state machine's options for one text of a simulation.
-pub(super) fn options(cell: &Cell, patience: usize) -> DsiOptions {
-    let Cell { lookahead, sp_degree, tokens, .. } = *cell;
-    DsiOptions { lookahead, sp_degree, patience, room: tokens, ends: Vec::new() }
+/// A drafter and its draws.
+#[derive(Debug, Clone, Copy)]
+pub struct SimulatedDrafter<'a> {
+    /// Duration of its forwards.
+    pub latency: Latency,
+    /// Tasks that it can do at the same time.
+    pub instances: usize,
+    /// `true`: its token at this position is right, if the tokens before it are.
+    pub agreements: &'a [bool],
 }
 
-/// Returns the target's token at a position; for a wrong draft token, that plus 1.
-pub(super) fn id(position: usize, right: bool) -> u32 {
-    position as u32 * 2 + u32::from(!right)
+/// Returns the state machine's options for one text of a simulation.
+pub(super) fn options(cell: &Cell, patience: usize, drafters: Vec<usize>) -> DsiOptions {
+    let Cell { lookahead, sp_degree, tokens, .. } = *cell;
+    DsiOptions { lookahead, sp_degree, patience, room: tokens, ends: Vec::new(), drafters, can_cancel: true }
+}
+
+/// Returns a drafter's token at a position. All have the same right one, and wrong ones of their own.
+pub(super) fn id(position: usize, drafter: usize, right: bool) -> u32 {
+    position as u32 * (MAX_DRAFTERS as u32 + 1) + if right { 0 } else { drafter as u32 + 1 }
 }
 
 /// Returns the target's tokens from a position on.
 pub(super) fn ids(position: usize, count: usize) -> Vec<u32> {
-    (position..position + count).map(|at| id(at, true)).collect()
+    (position..position + count).map(|at| id(at, 0, true)).collect()
 }
 
 /// The only token of a simulated prompt.
@@ -144,6 +155,7 @@ struct Running {
 
 struct DraftRun {
     task: TaskId,
+    drafter: usize,
     from: f64,
     ready: f64,
     position: usize,
@@ -152,13 +164,13 @@ struct DraftRun {
 
 struct Simulation<'a, W> {
     cell: &'a Cell,
-    agreements: &'a [bool],
+    drafters: &'a [SimulatedDrafter<'a>],
     watch: &'a mut W,
     machine: Dsi,
     now: f64,
-    drafter: Option<DraftRun>,
-    /// Time at which the drafter has read the prompt.
-    drafter_has_read: f64,
+    drafts: Vec<DraftRun>,
+    /// Times at which the instances of drafters have read the prompt.
+    have_read: Vec<f64>,
     servers: Vec<Option<Running>>,
     actions: Vec<Action>,
 }
@@ -168,14 +180,22 @@ struct Simulation<'a, W> {
 /// prompt to its end.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn dsi(cell: &Cell, patience: usize, agreements: &[bool], watch: &mut impl Watch) -> Result<f64> {
+    dsi_of(cell, patience, &[SimulatedDrafter { latency: cell.drafter, instances: 1, agreements }], watch)
+}
+
+/// Runs distributed speculation with several drafters, as [`dsi`]. The cell's own drafter has no part in it.
+///
+/// # Errors
+/// [`Error::BadOption`].
+pub fn dsi_of(cell: &Cell, patience: usize, drafters: &[SimulatedDrafter<'_>], watch: &mut impl Watch) -> Result<f64> {
     cell.validate()?;
-    let machine = Dsi::new(&PROMPT, options(cell, patience))?;
+    let instances: Vec<usize> = drafters.iter().map(|drafter| drafter.instances).collect();
+    let machine = Dsi::new(&PROMPT, options(cell, patience, instances.clone())).map_err(Error::refused)?;
     let servers = (0..cell.sp_degree).map(|_| None).collect();
-    let actions = Vec::new();
-    let (now, drafter, drafter_has_read) = (0.0, None, 0.0);
-    let mut run = Simulation { cell, agreements, watch, machine, now, drafter, drafter_has_read, servers, actions };
+    let (drafts, have_read, actions) = (Vec::new(), vec![0.0; instances.iter().sum()], Vec::new());
+    let mut run = Simulation { cell, drafters, watch, machine, now: 0.0, drafts, have_read, servers, actions };
     for server in 0..cell.sp_degree {
         run.hear(Event::Free { server });
     }
@@ -188,10 +208,10 @@ impl<W: Watch> Simulation<'_, W> {
     fn step(&mut self) -> bool {
         let ends = self.servers.iter().enumerate().filter_map(|(at, task)| Some((at, task.as_ref()?.span.to)));
         let next = ends.min_by(|a, b| a.1.total_cmp(&b.1));
-        match (self.drafter.take(), next) {
-            (Some(drafting), next) if next.is_none_or(|(_, end)| drafting.ready <= end) => self.drafted(drafting),
-            (drafter, Some((server, end))) => {
-                self.drafter = drafter;
+        let drafted = (0..self.drafts.len()).min_by(|&a, &b| self.drafts[a].ready.total_cmp(&self.drafts[b].ready));
+        match (drafted, next) {
+            (Some(at), next) if next.is_none_or(|(_, end)| self.drafts[at].ready <= end) => self.drafted(at),
+            (_, Some((server, end))) => {
                 self.now = end;
                 self.verified(server);
             }
@@ -200,16 +220,16 @@ impl<W: Watch> Simulation<'_, W> {
         true
     }
 
-    fn drafted(&mut self, drafting: DraftRun) {
-        let DraftRun { task, from, ready, position, left } = drafting;
+    fn drafted(&mut self, at: usize) {
+        let DraftRun { task, drafter, from, ready, position, left } = self.drafts.remove(at);
         self.now = ready;
         self.watch.span(Span { server: None, from, to: ready, position, count: 1, cancelled: false });
+        let SimulatedDrafter { latency, agreements, .. } = self.drafters[drafter];
         if left > 1 {
-            let ready = ready + self.cell.drafter.tpot;
-            self.drafter = Some(DraftRun { task, from: self.now, ready, position: position + 1, left: left - 1 });
+            let ready = ready + latency.tpot;
+            self.drafts.push(DraftRun { task, drafter, from: self.now, ready, position: position + 1, left: left - 1 });
         }
-        let right = self.agreements[position];
-        self.hear(Event::Drafted { task, ids: &[id(position, right)] });
+        self.hear(Event::Drafted { task, ids: &[id(position, drafter, agreements[position])] });
     }
 
     fn verified(&mut self, server: usize) {
@@ -227,14 +247,14 @@ impl<W: Watch> Simulation<'_, W> {
         let mut free = Vec::new();
         for action in std::mem::take(&mut self.actions) {
             match action {
-                Action::Draft { task, feed, most } => {
+                Action::Draft { task, drafter, instance, feed, most } => {
                     let position = position(&feed, 1);
-                    let Latency { tpot, .. } = self.cell.drafter;
+                    let Latency { ttft, tpot } = self.drafters[drafter].latency;
                     if feed.keep == 0 {
-                        self.drafter_has_read = self.now + time(self.cell.drafter, 0) - tpot;
+                        self.have_read[instance] = self.now + ttft - tpot;
                     }
-                    let ready = self.now.max(self.drafter_has_read) + tpot;
-                    self.drafter = Some(DraftRun { task, from: self.now, ready, position, left: most });
+                    let ready = self.now.max(self.have_read[instance]) + tpot;
+                    self.drafts.push(DraftRun { task, drafter, from: self.now, ready, position, left: most });
                 }
                 Action::Verify { task, server, feed, rows } => {
                     let position = position(&feed, rows);
@@ -244,7 +264,7 @@ impl<W: Watch> Simulation<'_, W> {
                     self.servers[server] = Some(Running { task, span });
                 }
                 Action::Cancel { task } => free.extend(self.cancel(task)),
-                Action::Emit { is_draft, .. } => self.watch.emitted(self.now, is_draft),
+                Action::Emit { drafter, .. } => self.watch.emitted(self.now, drafter.is_some()),
             }
         }
         for server in free {
@@ -255,7 +275,8 @@ impl<W: Watch> Simulation<'_, W> {
     /// Cancels a task. Returns the server that becomes free.
     fn cancel(&mut self, task: TaskId) -> Option<usize> {
         let now = self.now;
-        if let Some(DraftRun { from, position, .. }) = self.drafter.take_if(|drafting| drafting.task == task) {
+        if let Some(at) = self.drafts.iter().position(|draft| draft.task == task) {
+            let DraftRun { from, position, .. } = self.drafts.remove(at);
             self.watch.span(Span { server: None, from, to: now, position, count: 1, cancelled: true });
             return None;
         }

@@ -3,8 +3,8 @@
 
 use super::offline::{Lookaheads, Means, PROMPT, id, ids, options, position, time};
 use super::{Cell, Draws, Pass, pearl, plain, si};
-use foretoken::Result;
 use foretoken::dsi::{Action, Dsi, Event, Feed, TaskId};
+use foretoken::{Error, Result};
 use serde::Serialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -33,7 +33,7 @@ impl OnlineTimes {
 /// Runs all schedules on the same draws, in real time.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn measure(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means<OnlineTimes>> {
     let [of_si, of_dsi, of_pearl] = lookaheads.cells(cell)?;
     let (mut means, share) = (Means::<OnlineTimes>::default(), 1.0 / draws.repeats() as f64);
@@ -102,10 +102,10 @@ enum OnlineReport {
 /// Measures distributed speculation of one text.
 ///
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
     cell.validate()?;
-    let mut machine = Dsi::new(&PROMPT, options(cell, cell.patience()))?;
+    let mut machine = Dsi::new(&PROMPT, options(cell, cell.patience(), vec![1])).map_err(Error::refused)?;
     let (report, reports) = channel();
     Ok(thread::scope(|scope| {
         let (drafter, orders) = channel();
@@ -125,7 +125,7 @@ pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
             let mut actions = Vec::new();
             match report {
                 OnlineReport::Drafted { task, position } => {
-                    let ids = [id(position, agreements[position])];
+                    let ids = [id(position, 0, agreements[position])];
                     machine.handle(Event::Drafted { task, ids: &ids }, &mut actions);
                 }
                 OnlineReport::Verified { server, task, position, rows } => {
@@ -136,7 +136,7 @@ pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<OnlineTimes> {
             }
             for action in actions {
                 let (task, order) = match action {
-                    Action::Draft { task, feed, most } => (task, work(task, &feed, 1, most)),
+                    Action::Draft { task, feed, most, .. } => (task, work(task, &feed, 1, most)),
                     Action::Verify { task, server, feed, rows } => {
                         holder.insert(task, server);
                         (task, work(task, &feed, rows, rows))

@@ -3,8 +3,8 @@
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::speculate::dsi::Feed;
 use crate::target::{Draft, MAX_DRAFT, Queue, Traffic, run_round};
+use foretoken_dsi::Feed;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::task::Poll;

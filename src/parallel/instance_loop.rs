@@ -3,7 +3,7 @@
 use super::instance::{ModelInstance, Read, yield_now};
 use super::instances::{Command, Report, Role};
 use crate::error::{Error, Result};
-use crate::speculate::dsi::TaskId;
+use foretoken_dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
 use std::collections::VecDeque;
 use std::future::poll_fn;

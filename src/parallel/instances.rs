@@ -3,8 +3,8 @@
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::speculate::dsi::{Feed, TaskId};
 use crate::target::Traffic;
+use foretoken_dsi::{Feed, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Role of an instance.
@@ -143,6 +143,11 @@ pub trait Instances {
 
     /// Returns true if there is a draft model.
     fn has_drafter(&self) -> bool;
+
+    /// Returns true if a target instance stops as soon as its task is cancelled.
+    fn can_cancel(&self) -> bool {
+        false
+    }
 
     /// Starts a text on all instances, with the sampling of the targets and of the draft model.
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling);

@@ -4,19 +4,17 @@ use super::instances::{Command, Instances, Report, Role};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::session::{Sink, unless_cancelled};
-use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId, Tuner};
-use crate::speculate::{Accepted, Distributed, Drafter, Origin, PromptLookup, Stats};
+use crate::speculate::{Accepted, Distributed, Drafter, Origin, Stats, Tuner};
 use crate::target::Draft;
+use foretoken_dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use web_time::Instant;
 
 /// Source of drafts.
 pub enum Guess {
-    /// No drafts: one token per target forward.
-    Nothing,
-    /// Lookup in the text so far, on the coordinator.
-    Lookup(PromptLookup),
+    /// A drafter on the coordinator, which takes no time.
+    Text(Box<dyn Drafter>),
     /// The draft model.
     Model,
 }
@@ -29,8 +27,8 @@ pub struct RunOptions {
     pub lookahead: usize,
     /// Maximum for the adapted lookahead. `None`: `lookahead` stays as it is.
     pub longest: Option<usize>,
-    /// Source of drafts.
-    pub guess: Guess,
+    /// Sources of drafts. None: one token per target forward. All continue the text; where they disagree, the draft branches.
+    pub guesses: Vec<Guess>,
     /// Tokens that end a text.
     pub ends: Vec<u32>,
     /// Positions of the targets' caches.
@@ -58,20 +56,25 @@ pub async fn run(
     }
     let (room, sp_degree) = (sink.room().min(options.capacity - prompt.len() + 1), instances.sp_degree());
     let (lookahead, ends) = (options.lookahead, options.ends.clone());
-    let machine = Dsi::new(prompt, DsiOptions { lookahead, sp_degree, patience: 0, room, ends })?;
+    let drafters = vec![1; options.guesses.len()];
+    let machine =
+        DsiOptions { lookahead, sp_degree, patience: 0, room, ends, drafters, can_cancel: instances.can_cancel() };
+    let machine = Dsi::new(prompt, machine).map_err(Error::refused)?;
     let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
     let distributed = Distributed { sp_degree, ..Default::default() };
     instances.begin(&options.sampling, &options.sampling);
     let run = RunLoop {
         instances,
         machine,
-        options,
         tuner,
         drafts: false,
         patience: 0,
         has_news: true,
-        copy: Vec::new(),
+        copies: vec![Vec::new(); options.guesses.len()],
+        has_model: options.guesses.iter().any(|guess| matches!(guess, Guess::Model)),
+        model_task: None,
         holders: HashMap::new(),
+        options,
         own: VecDeque::new(),
         gone: vec![false; sp_degree],
         prefilled: 0,
@@ -92,17 +95,21 @@ struct RunLoop<'a> {
     machine: Dsi,
     options: RunOptions,
     tuner: &'a mut Tuner,
-    /// `true`: the drafter has answered since the last wait for it timed out.
+    /// `true`: the drafter has answered since the last wait for it timed out; the draft model, if there is one.
     drafts: bool,
     /// Draft tokens that an idle target waits for, while the drafter answers.
     patience: usize,
     /// `true`: a target forward was measured since lookahead and patience were chosen.
     has_news: bool,
-    /// The lookup's copy of the text.
-    copy: Vec<u32>,
+    /// Copies of the text, for the drafters on the coordinator.
+    copies: Vec<Vec<u32>>,
+    /// `true`: there is a draft model, and it can draft.
+    has_model: bool,
+    /// Latest task of the draft model.
+    model_task: Option<TaskId>,
     /// Instance and text length of each verify task in flight.
     holders: HashMap<TaskId, (usize, usize)>,
-    /// Reports of the lookup.
+    /// Reports of the drafters on the coordinator.
     own: VecDeque<Report>,
     /// `true`: the instance cannot continue. One per instance.
     gone: Vec<bool>,
@@ -222,8 +229,9 @@ impl RunLoop<'_> {
                 self.machine.handle(Event::Verified { server, task, ids: &ids }, actions);
             }
             Report::Drafted { task, ids, seconds } => {
-                if !ids.is_empty() {
-                    self.measure_step(seconds);
+                let is_model = self.model_task == Some(task);
+                if !ids.is_empty() && is_model == self.has_model {
+                    self.measure_step(is_model, seconds);
                 }
                 self.machine.handle(Event::Drafted { task, ids: &ids }, actions);
             }
@@ -238,8 +246,8 @@ impl RunLoop<'_> {
                 self.lose(server, format!("the text goes on without target {server} ({error})"), actions);
             }
             Report::NoDrafter { error } => {
-                self.options.guess = Guess::Nothing;
-                self.drafts = false;
+                (self.has_model, self.drafts) = (false, false);
+                self.own.extend(self.model_task.map(|task| Report::Drafted { task, ids: Vec::new(), seconds: 0.0 }));
                 self.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
             }
             Report::Failed { error } => return Err(error),
@@ -259,9 +267,9 @@ impl RunLoop<'_> {
         }
     }
 
-    fn measure_step(&mut self, seconds: f64) {
+    fn measure_step(&mut self, is_model: bool, seconds: f64) {
         self.drafts = true;
-        if matches!(self.options.guess, Guess::Lookup(_)) || self.draft_steps.add(0, seconds) {
+        if !is_model || self.draft_steps.add(0, seconds) {
             self.tuner.step(seconds);
         }
     }
@@ -275,21 +283,21 @@ impl RunLoop<'_> {
 
     /// Passes verified tokens to the sink, up to the token at which the sink breaks.
     fn emit(&mut self, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
-        let drafted_by = match self.options.guess {
-            Guess::Lookup(_) => Origin::Lookup,
-            _ => Origin::DraftModel,
-        };
         let emits = |action: &Action| matches!(action, Action::Emit { .. });
         let last = actions.iter().rposition(emits).filter(|_| self.machine.is_done());
         for at in 0..actions.len() {
-            let Action::Emit { id, is_draft } = actions[at] else { continue };
-            let origin = if is_draft { drafted_by } else { Origin::Target };
+            let Action::Emit { id, drafter } = actions[at] else { continue };
+            let origin = match drafter.map(|drafter| &self.options.guesses[drafter]) {
+                Some(Guess::Text(drafter)) => drafter.origin(),
+                Some(Guess::Model) => Origin::DraftModel,
+                None => Origin::Target,
+            };
             let broke = sink.push(id, origin, last == Some(at))?.is_break();
             if self.stats.times.first_token == 0.0 {
                 self.stats.times.first_token = self.began.elapsed().as_secs_f64();
             }
             // The token that ends a text counts as the target's own.
-            if is_draft && !broke {
+            if drafter.is_some() && !broke {
                 self.round.0 += 1;
             } else {
                 let (accepted, counted) = self.round;
@@ -312,7 +320,7 @@ impl RunLoop<'_> {
     fn send(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Draft { task, feed, most } => self.draft(task, feed, most),
+                Action::Draft { task, drafter, feed, most, .. } => self.draft(task, drafter, feed, most),
                 Action::Verify { task, server, feed, rows } => {
                     self.holders.insert(task, (server, feed.keep + feed.tokens.len()));
                     self.instances.send(Role::Target(server), Command::Verify { task, feed, rows });
@@ -326,24 +334,28 @@ impl RunLoop<'_> {
         }
     }
 
-    fn draft(&mut self, task: TaskId, feed: Feed, most: usize) {
-        let ids = match &mut self.options.guess {
-            Guess::Model => return self.instances.send(Role::Drafter, Command::Draft { task, feed, most }),
-            Guess::Lookup(lookup) => {
-                if feed.keep < self.copy.len() {
-                    self.copy.truncate(feed.keep);
-                    // Makes the lookup forget the removed tokens.
-                    lookup.draft(&self.copy, 1);
+    fn draft(&mut self, task: TaskId, drafter: usize, feed: Feed, most: usize) {
+        let ids = match &mut self.options.guesses[drafter] {
+            Guess::Model if self.has_model => {
+                self.model_task = Some(task);
+                return self.instances.send(Role::Drafter, Command::Draft { task, feed, most });
+            }
+            Guess::Model => Vec::new(),
+            Guess::Text(drafter_here) => {
+                let copy = &mut self.copies[drafter];
+                if feed.keep < copy.len() {
+                    copy.truncate(feed.keep);
+                    // Makes the drafter forget the removed tokens.
+                    drafter_here.draft(copy, 1);
                 }
-                self.copy.extend(feed.tokens);
-                let ids = match lookup.draft(&self.copy, most.saturating_add(1)).cut(most) {
+                copy.extend(feed.tokens);
+                let ids = match drafter_here.draft(copy, most.saturating_add(1)).cut(most) {
                     Draft::Tokens(ids) => ids,
                     Draft::Model(_) => Vec::new(),
                 };
-                self.copy.extend_from_slice(&ids);
+                copy.extend_from_slice(&ids);
                 ids
             }
-            Guess::Nothing => Vec::new(),
         };
         self.own.push_back(Report::Drafted { task, ids, seconds: 0.0 });
         // An empty report ends the draft.

@@ -58,6 +58,10 @@ impl Instances for TaskInstances {
         self.tasks.len() > self.sp_degree
     }
 
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
         self.text += 1;
         for (at, task) in self.tasks.iter().enumerate() {

@@ -4,8 +4,8 @@ use super::instances::{Command, Instances, Report, Role};
 use crate::backend::server::Later;
 use crate::error::Result;
 use crate::sample::Sampling;
-use crate::speculate::dsi::{Feed, TaskId};
 use crate::target::Translate;
+use foretoken_dsi::{Feed, TaskId};
 use std::collections::VecDeque;
 use web_time::Instant;
 
@@ -136,6 +136,10 @@ impl Instances for Translated {
 
     fn has_drafter(&self) -> bool {
         self.instances.has_drafter()
+    }
+
+    fn can_cancel(&self) -> bool {
+        self.instances.can_cancel()
     }
 
     fn begin(&mut self, sampling: &Sampling, _: &Sampling) {

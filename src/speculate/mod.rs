@@ -13,7 +13,6 @@ mod choice;
 mod costs;
 mod decide;
 mod draft_model;
-pub mod dsi;
 mod estimates;
 mod lookahead;
 mod lookup;
@@ -22,6 +21,7 @@ mod prediction;
 mod proposals;
 mod stats;
 mod suffix;
+mod tuner;
 
 pub use accept::{Accepted, accept};
 pub use adaptive::Adaptive;
@@ -33,6 +33,7 @@ pub use lookup::PromptLookup;
 pub use prediction::Prediction;
 pub use stats::{Distributed, Stats, Times};
 pub use suffix::{SuffixLookup, TokenLog};
+pub use tuner::Tuner;
 
 use crate::target::Draft;
 use serde::Serialize;

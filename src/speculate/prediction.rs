@@ -78,6 +78,10 @@ impl Prediction {
 
 impl Drafter for Prediction {
     fn draft(&mut self, tokens: &[u32], _room: usize) -> Draft {
+        if tokens.len() < self.read {
+            // Tokens were taken back: the output is compared again from its start.
+            (self.read, self.at, self.agreed, self.certain, self.diverged) = (0, Some(0), LONGEST, 0, 0);
+        }
         for read in self.read.max(self.prompt)..tokens.len() {
             self.follow(&tokens[self.prompt..=read]);
         }

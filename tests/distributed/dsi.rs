@@ -1,7 +1,7 @@
 //! The state machine of distributed speculative inference, under schedules generated from a seed: latencies, acceptances, servers that
 //! come, go and answer late.
 
-use foretoken::internals::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
+use foretoken::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
 use foretoken_simulate::lookahead_for;
 use std::collections::HashMap;
 
@@ -27,8 +27,8 @@ fn mix(mut z: u64) -> u64 {
 /// Models of a language in which every token depends on all tokens before it. Token 0 ends a text.
 struct Models {
     seed: u64,
-    /// Percentage of tokens on which the drafter agrees with the target.
-    agreement: u64,
+    /// Percentage of tokens on which each drafter agrees with the target.
+    agreements: Vec<u64>,
 }
 
 impl Models {
@@ -41,11 +41,11 @@ impl Models {
         (self.hash(text) % 40) as u32
     }
 
-    /// Returns the drafter's next token.
-    fn draft(&self, text: &[u32]) -> u32 {
-        let luck = mix(self.hash(text) ^ 1) % 100;
+    /// Returns a drafter's next token.
+    fn draft(&self, drafter: usize, text: &[u32]) -> u32 {
+        let luck = mix(self.hash(text) ^ (1 + drafter as u64)) % 100;
         let target = self.next(text);
-        if luck < self.agreement { target } else { (target + 1 + (luck % 39) as u32) % 40 }
+        if luck < self.agreements[drafter] { target } else { (target + 1 + (luck % 39) as u32) % 40 }
     }
 
     /// Returns the text of the target alone.
@@ -71,7 +71,7 @@ const DRAFTER: usize = 0;
 const TARGET: usize = 1;
 
 enum Coming {
-    Draft { task: TaskId, left: usize },
+    Draft { task: TaskId, instance: usize, left: usize },
     Verified { task: TaskId, server: usize, ids: Vec<u32> },
     Here { server: usize },
 }
@@ -82,7 +82,8 @@ struct World {
     models: Models,
     machine: Dsi,
     servers: Vec<Vec<u32>>,
-    drafter: Vec<u32>,
+    /// The drafter of each instance, and the instance's copy of the text.
+    instances: Vec<(usize, Vec<u32>)>,
     coming: Vec<(u64, Coming)>,
     now: u64,
     /// Latencies of drafter and target.
@@ -90,7 +91,7 @@ struct World {
     /// Cancelled tasks of servers that have not answered yet.
     cancelled: HashMap<TaskId, usize>,
     running: HashMap<TaskId, usize>,
-    drafting: Option<TaskId>,
+    drafting: HashMap<TaskId, usize>,
     emitted: Vec<u32>,
     prompt: Vec<u32>,
     lookahead: usize,
@@ -107,13 +108,15 @@ impl World {
         self.machine.handle(event, &mut actions);
         for action in actions {
             match action {
-                Action::Draft { task, feed, most } => {
-                    assert!(self.drafting.is_none(), "the earlier task ended or was cancelled");
+                Action::Draft { task, drafter, instance, feed, most } => {
+                    let is_busy = self.drafting.values().any(|&busy| busy == instance);
+                    assert!(!is_busy, "the earlier task ended or was cancelled");
                     assert!(most > 0);
-                    told(&mut self.drafter, &feed);
-                    self.drafting = Some(task);
+                    assert_eq!(self.instances[instance].0, drafter);
+                    told(&mut self.instances[instance].1, &feed);
+                    self.drafting.insert(task, instance);
                     let at = self.now + self.latency(DRAFTER);
-                    self.coming.push((at, Coming::Draft { task, left: most }));
+                    self.coming.push((at, Coming::Draft { task, instance, left: most }));
                 }
                 Action::Verify { task, server, feed, rows } => {
                     let copy = &mut self.servers[server];
@@ -140,7 +143,7 @@ impl World {
                             self.coming.push((at, Coming::Here { server }));
                         }
                     }
-                    None => assert_eq!(self.drafting.take(), Some(task), "only what runs is cancelled"),
+                    None => assert!(self.drafting.remove(&task).is_some(), "only what runs is cancelled"),
                 },
                 Action::Emit { id, .. } => self.emitted.push(id),
             }
@@ -157,23 +160,23 @@ impl World {
         self.now = at;
         match what {
             Coming::Here { server } => self.hear(Event::Free { server }),
-            Coming::Draft { task, left } => {
-                if self.drafting != Some(task) {
+            Coming::Draft { task, instance, left } => {
+                if !self.drafting.contains_key(&task) {
                     return true;
                 }
                 // One token, several, or none proposed.
                 let count = if self.random.below(12) == 0 { 0 } else { (1 + self.random.below(3)).min(left) };
-                let before = self.drafter.len();
+                let (drafter, copy) = &mut self.instances[instance];
+                let before = copy.len();
                 for _ in 0..count {
-                    let id = self.models.draft(&self.drafter);
-                    self.drafter.push(id);
+                    copy.push(self.models.draft(*drafter, copy));
                 }
-                let ids = self.drafter[before..].to_vec();
+                let ids = copy[before..].to_vec();
                 if count == 0 || count == left {
-                    self.drafting = None;
+                    self.drafting.remove(&task);
                 } else {
                     let at = self.now + self.latency(DRAFTER);
-                    self.coming.push((at, Coming::Draft { task, left: left - count }));
+                    self.coming.push((at, Coming::Draft { task, instance, left: left - count }));
                 }
                 self.hear(Event::Drafted { task, ids: &ids });
             }
@@ -213,11 +216,24 @@ fn schedule(seed: u64) {
     let mut random = Random(seed);
     let lookahead = 1 + random.below(7);
     let (sp_degree, patience) = (1 + random.below(4), random.below(lookahead + 1));
-    let agreement = [0, 30, 60, 90, 98, 100][random.below(6)];
+    // Half of the schedules have one drafter with one instance.
+    let drafters: Vec<usize> = match random.below(2) {
+        0 => vec![1],
+        _ => (0..random.below(4)).map(|_| 1 + random.below(2)).collect(),
+    };
+    let agreements = drafters.iter().map(|_| [0, 30, 60, 90, 98, 100][random.below(6)]).collect();
     let latencies = [(); 2].map(|()| 1 + random.below(40) as u64);
     let prompt: Vec<u32> = (0..1 + random.below(4)).map(|_| random.below(40) as u32).collect();
-    let models = Models { seed: random.next(), agreement };
-    let options = DsiOptions { lookahead, sp_degree, patience, room: 60, ends: vec![0] };
+    let models = Models { seed: random.next(), agreements };
+    let options = DsiOptions {
+        lookahead,
+        sp_degree,
+        patience,
+        room: 60,
+        ends: vec![0],
+        drafters: drafters.clone(),
+        can_cancel: !seed.is_multiple_of(3),
+    };
     let machine = Dsi::new(&prompt, options).unwrap();
     let expected = models.text(&prompt, 60);
     let here = |server| (random.below(20) as u64, Coming::Here { server });
@@ -227,13 +243,13 @@ fn schedule(seed: u64) {
         models,
         machine,
         servers: vec![Vec::new(); sp_degree],
-        drafter: Vec::new(),
+        instances: (0..).zip(&drafters).flat_map(|(drafter, &count)| vec![(drafter, Vec::new()); count]).collect(),
         coming,
         now: 0,
         latencies,
         cancelled: HashMap::new(),
         running: HashMap::new(),
-        drafting: None,
+        drafting: HashMap::new(),
         emitted: Vec::new(),
         prompt,
         lookahead,
@@ -243,21 +259,26 @@ fn schedule(seed: u64) {
     while !world.machine.is_done() {
         assert!(world.step(), "seed {seed}: a deadlock after {:?}", world.emitted);
         assert!(expected.starts_with(&world.emitted), "seed {seed}: {:?} is not {expected:?}", world.emitted);
-        let ahead = world.drafter.len().saturating_sub(world.prompt.len() + world.emitted.len());
-        assert!(ahead <= most, "seed {seed}: {ahead} tokens are drafted and not settled, {most} are allowed");
+        for (_, copy) in &world.instances {
+            let ahead = copy.len().saturating_sub(world.prompt.len() + world.emitted.len());
+            assert!(ahead <= most, "seed {seed}: {ahead} tokens are drafted and not settled, {most} are allowed");
+        }
         steps += 1;
         assert!(steps < 20_000, "seed {seed}: no end");
     }
     assert_eq!(world.emitted, expected, "seed {seed}");
     assert_eq!(world.machine.in_flight(), 0, "seed {seed}");
-    assert!(world.running.is_empty() && world.drafting.is_none(), "seed {seed}: everything was cancelled");
+    assert!(world.running.is_empty() && world.drafting.is_empty(), "seed {seed}: everything was cancelled");
     let counts = world.machine.counts();
     assert_eq!(counts.emitted, expected.len());
-    assert!(counts.drafted <= expected.len() + (counts.rejected + 1) * most, "seed {seed}: {counts:?}, {most}");
+    // With several drafters, a right token may also remove the branches of others.
+    let removals = if drafters == [1] { counts.rejected } else { expected.len() };
+    let each = expected.len() + (removals + 1) * most;
+    assert!(counts.drafted <= drafters.iter().sum::<usize>() * each, "seed {seed}: {counts:?}, {most}");
     // Late events have no effect.
     while world.step() {}
     assert_eq!(world.emitted, expected, "seed {seed}");
-    assert!(world.running.is_empty() && world.drafting.is_none(), "seed {seed}: nothing begins after the end");
+    assert!(world.running.is_empty() && world.drafting.is_empty(), "seed {seed}: nothing begins after the end");
 }
 
 #[test]
@@ -283,7 +304,15 @@ fn the_lookahead_is_the_smallest_that_the_servers_keep_up_with() {
 
 #[test]
 fn options_are_checked() {
-    let options = || DsiOptions { lookahead: 5, sp_degree: 2, patience: 0, room: 10, ends: Vec::new() };
+    let options = || DsiOptions {
+        lookahead: 5,
+        sp_degree: 2,
+        patience: 0,
+        room: 10,
+        ends: Vec::new(),
+        drafters: vec![1],
+        can_cancel: false,
+    };
     let refused = |prompt: &[u32], change: fn(&mut DsiOptions)| {
         let mut options = options();
         change(&mut options);
@@ -294,6 +323,8 @@ fn options_are_checked() {
         ("lookahead", refused(&[1], |options| options.lookahead = 0)),
         ("sp_degree", refused(&[1], |options| options.sp_degree = 0)),
         ("patience", refused(&[1], |options| options.patience = 6)),
+        ("drafters", refused(&[1], |options| options.drafters = vec![1; 33])),
+        ("drafters", refused(&[1], |options| options.drafters = vec![1, 0])),
     ] {
         assert!(error.contains(says), "{error}");
     }

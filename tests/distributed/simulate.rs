@@ -1,11 +1,11 @@
 //! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
 use foretoken_simulate::heatmap::{self, GridOptions, Ratio, grid};
-use foretoken_simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
+use foretoken_simulate::offline::{Lookaheads, SimulatedDrafter, Watch, best_means, dsi, dsi_of, means};
 use foretoken_simulate::online::measure;
 use foretoken_simulate::{
-    Cell, Draws, Latency, Trace, Traces, acceptance_from_matches, best_lookahead, expected_si, lookahead_for, picture,
-    si, si_of_authors,
+    Cell, Draws, Latency, Trace, Traces, acceptance_from_matches, best_lookahead, bound, expected_si, lookahead_for,
+    picture, si, si_of_authors,
 };
 use serde_json::Value;
 
@@ -64,6 +64,44 @@ fn the_bound_of_proposition_1_holds_in_every_cell() {
         for cell in [cell_of_1, cell(drafter, acceptance, 1, 7).with_least_lookahead()] {
             let means = means(&cell, Lookaheads::all(cell.lookahead), &draws).unwrap();
             assert!(means.dsi <= cell.bound() * (1.0 + 1e-9), "{} > {} in {cell:?}", means.dsi, cell.bound());
+        }
+    }
+}
+
+/// Returns the mean latency with drafters given as latency and acceptance.
+fn with_drafters(drafters: &[(f64, f64)], instances: usize, lookahead: usize, sp_degree: usize, texts: usize) -> f64 {
+    let seeds = drafters.iter().zip(1..);
+    let draws = seeds.map(|(drafter, seed)| Draws::new(50, texts, seed).unwrap().agreements(drafter.1).collect());
+    let draws: Vec<Vec<Vec<bool>>> = draws.collect();
+    let latency = |text: usize| {
+        let of = drafters.iter().zip(&draws).map(|(drafter, draws)| SimulatedDrafter {
+            latency: Latency::even(drafter.0),
+            instances,
+            agreements: &draws[text],
+        });
+        dsi_of(&cell(1.0, 0.0, lookahead, sp_degree), 0, &of.collect::<Vec<_>>(), &mut ()).unwrap()
+    };
+    (0..texts).map(latency).sum::<f64>() / texts as f64
+}
+
+#[test]
+fn several_drafters_in_branches_meet_proposition_1() {
+    let (lookup, model) = ((0.01, 0.4), (0.15, 0.75));
+    // Enough instances for every branch.
+    for (drafters, expected) in [(&[lookup][..], 30.6), (&[model], 18.8), (&[lookup, model], 11.9)] {
+        let (found, bound) = (with_drafters(drafters, 100, 1, 300, 20), bound(1.0, drafters, 50));
+        assert!((bound - expected).abs() < 0.05, "{bound} is not {expected}");
+        assert!((found / bound - 1.0).abs() < 0.015, "{found} is not {bound}");
+    }
+    // One instance of each drafter, and few servers.
+    for sp_degree in [3, 4, 7] {
+        for lookahead in [3, 5, 10] {
+            let [alone, both] =
+                [&[model][..], &[lookup, model]].map(|drafters| with_drafters(drafters, 1, lookahead, sp_degree, 100));
+            assert!(
+                both < alone,
+                "SP degree {sp_degree}, lookahead {lookahead}: {both} with both, {alone} with the model"
+            );
         }
     }
 }

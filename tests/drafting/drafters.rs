@@ -42,7 +42,7 @@ mod lookup {
     }
 
     #[test]
-    fn the_index_finds_what_the_rules_tell_while_a_text_grows() {
+    fn the_index_finds_what_the_rules_tell_while_a_text_grows_and_shrinks() {
         let mut state = 1u32;
         let mut random = |most: u32| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -56,17 +56,22 @@ mod lookup {
                     let expected = told(rule, &text, 4, max_ngram);
                     assert_eq!(tokens(grown.draft(&text, 100)), expected, "{rule:?} {max_ngram} {text:?}");
                     assert_eq!(by_rule(rule, &text, 4, max_ngram), expected, "read at once");
-                    (0..=random(3)).for_each(|_| text.push(random(kinds)));
+                    if random(8) == 0 {
+                        text.truncate(text.len().saturating_sub(random(8) as usize).max(1));
+                    } else {
+                        (0..=random(3)).for_each(|_| text.push(random(kinds)));
+                    }
                 }
             }
         }
     }
 
     #[test]
-    fn another_text_is_read_from_its_beginning() {
-        let mut lookup = PromptLookup::new(2, 2, LookupRule::Leftmost, &[]);
-        assert_eq!(tokens(lookup.draft(&[1, 2, 3, 1, 2], 100)), [3, 1]);
-        assert_eq!(tokens(lookup.draft(&[2, 7, 2], 100)), [7, 2]);
+    fn many_tokens_can_be_taken_back() {
+        let mut lookup = PromptLookup::new(2, 2, LookupRule::MostRecent, &[]);
+        let text: Vec<u32> = [1, 2, 3, 1, 2].into_iter().chain((0..2000).map(|at| at % 7)).collect();
+        assert_eq!(tokens(lookup.draft(&text, 100)), [5, 6]);
+        assert_eq!(tokens(lookup.draft(&text[..5], 100)), [3, 1]);
     }
 
     #[test]
@@ -199,6 +204,21 @@ mod prediction {
     }
 
     #[test]
+    fn tokens_can_be_taken_back() {
+        let expected = text();
+        let drafted = |prediction: &mut Prediction, output: &[u32]| match prediction.draft(output, 100) {
+            Draft::Tokens(ids) => ids,
+            Draft::Model(_) => panic!("it has no model"),
+        };
+        let mut prediction = Prediction::new(expected.clone(), 0);
+        let mut output = expected[..20].to_vec();
+        output.extend([9000, 9001, 9002]);
+        drafted(&mut prediction, &output);
+        output.truncate(15);
+        assert_eq!(drafted(&mut prediction, &output)[..10], expected[15..25]);
+    }
+
+    #[test]
     fn chance_matches_do_not_lose_the_place() {
         // A word of the inserted text appears again at the very end of the expected one.
         let expected = [&text()[..], &[60, 61]].concat();
@@ -323,7 +343,7 @@ mod accept {
 }
 
 mod tuner {
-    use foretoken::internals::speculate::dsi::Tuner;
+    use foretoken::internals::speculate::Tuner;
     use foretoken_simulate::lookahead_for;
 
     fn tuner(forward: impl Fn(usize) -> f64, step: f64, accepted: usize) -> Tuner {

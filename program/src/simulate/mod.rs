@@ -1,6 +1,7 @@
 //! `foretoken simulate`: gains from speculation, without a model and without a GPU.
 
 mod cluster;
+mod drafters;
 pub(super) mod draw;
 mod split;
 mod table;
@@ -35,6 +36,9 @@ enum SimulateCommand {
     /// Measure latencies of one pair on threads that really wait; latencies in milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Online(Online),
+    /// Let several drafters continue one text in branches; compare with each of them alone
+    #[command(after_help = drafters::ABOUT, allow_negative_numbers = true)]
+    Drafters(drafters::DraftersArgs),
     /// Compare divisions of GPUs between several targets (SP) and one target on several GPUs (MP)
     #[command(after_help = split::ABOUT, allow_negative_numbers = true)]
     Split(split::SplitArgs),
@@ -138,6 +142,7 @@ pub(super) fn run(args: &SimulateArgs, json: bool) -> Result<(), Failure> {
     match &args.what {
         SimulateCommand::Offline(args) => offline(args, json),
         SimulateCommand::Online(args) => online(args, json),
+        SimulateCommand::Drafters(args) => drafters::run(args, json),
         SimulateCommand::Split(args) => split::run(args, json),
         SimulateCommand::Table(args) => table::run(args, json),
         SimulateCommand::Heatmap(args) => draw::heatmap(args, json),

@@ -4,8 +4,8 @@ use super::{Cluster, Outcome, Schedule};
 use crate::draws::SplitMix;
 use crate::offline::{PROMPT, id, ids, position};
 use crate::rounds::accepted;
-use foretoken::Result;
 use foretoken::dsi::{Action, Dsi, DsiOptions, Event, TaskId};
+use foretoken::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Rows of a text for the target: a known token, then draft tokens.
@@ -92,7 +92,7 @@ struct ClusterRun<'a> {
 }
 
 /// # Errors
-/// [`Error::BadOption`](foretoken::Error::BadOption).
+/// [`Error::BadOption`].
 pub(super) fn run(cluster: &Cluster, schedule: Schedule, lookahead: usize, texts: &[Vec<bool>]) -> Result<Outcome> {
     let users = (0..cluster.users).map(|_| User::default()).collect();
     let servers = (0..cluster.servers).map(|_| ClusterServer::default()).collect();
@@ -164,8 +164,16 @@ impl ClusterRun<'_> {
         if is_distributed {
             let lookahead = self.lookahead;
             let patience = self.cluster.costs().best_patience(lookahead);
-            let options = DsiOptions { lookahead, sp_degree, patience, room: tokens, ends: Vec::new() };
-            let machine = Dsi::new(&PROMPT, options)?;
+            let options = DsiOptions {
+                lookahead,
+                sp_degree,
+                patience,
+                room: tokens,
+                ends: Vec::new(),
+                drafters: vec![1],
+                can_cancel: true,
+            };
+            let machine = Dsi::new(&PROMPT, options).map_err(Error::refused)?;
             distributed = Some(DistributedUser { machine, drafting: None, in_flight: Vec::new() });
         }
         self.users[user] = User { text, begun: self.now, known: 0, distributed };
@@ -290,7 +298,7 @@ impl ClusterRun<'_> {
             self.plan(latency, Happens::Drafted { user, text, task });
         }
         let right = self.texts[text][position];
-        self.hear(user, Event::Drafted { task, ids: &[id(position, right)] });
+        self.hear(user, Event::Drafted { task, ids: &[id(position, 0, right)] });
     }
 
     fn hear(&mut self, user: usize, event: Event<'_>) {
@@ -301,7 +309,7 @@ impl ClusterRun<'_> {
         for action in actions {
             let Some(distributed) = self.distributed_user(user, text) else { return };
             match action {
-                Action::Draft { task, feed, most } => {
+                Action::Draft { task, feed, most, .. } => {
                     distributed.drafting = Some((task, position(&feed, 1), most));
                     let latency = self.about(self.cluster.drafter_latency);
                     self.plan(latency, Happens::Drafted { user, text, task });

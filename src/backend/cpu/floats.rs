@@ -160,8 +160,10 @@ pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &
     multiply_rows(simd, [Singles::new(a), Singles::new(b), Singles::new(c), Singles::new(d)], x, products);
 }
 
-/// Computes products [rows, 4] of four outputs, up to eight at a time, so that each number read is used several times.
-#[inline(always)]
+/// Computes products [rows, 4] of four outputs, up to eight at a time, so that each number read is used several times. Inlined where a
+/// function would be compiled for any processor.
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+#[cfg_attr(target_arch = "wasm32", inline(never))]
 fn multiply_rows<S: Simd, R: StoredRow<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [[f32; 4]]) {
     let [a, b, c, d] = w;
     let mut row = 0;

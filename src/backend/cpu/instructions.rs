@@ -9,7 +9,7 @@ mod wasm;
 mod x86;
 
 use super::simd::{mul_add, unroll};
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Zeroable;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 pub use dots::Dots;
 #[cfg(target_arch = "wasm32")]
@@ -97,33 +97,38 @@ fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
     halves.map(i32::from)
 }
 
-/// Words of a block of 4-bit weights, 32 of each of four rows. Word 4 i + row holds weights 16 i to 16 i + 15: eight in the lower halves of
-/// its bytes, the next eight in the upper ones.
-pub const NIBBLE_WORDS: usize = 8;
-/// Words of a block of 8-bit weights, 32 of each of four rows. Word 4 i + row holds weights 8 i to 8 i + 7.
-pub const BYTE_WORDS: usize = 16;
-
 /// Operations on a block of four rows of weights and N of activations. Weights have G scales and offsets per block.
 pub trait Integers: Copy {
     /// One number per row of weights.
-    type Four: Pod;
+    type Four: Copy + Zeroable;
     /// Sums per row of weights.
     type Totals: Copy + Zeroable;
-    /// Codes of a block in bytes.
-    type Codes: Copy;
+    /// Word of eight bytes per row of weights.
+    type Words: Copy;
 
     /// Returns the products of four numbers with twice four factors.
     fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2];
+    /// Returns factors of all sums of four rows.
+    fn factors(self, numbers: &[f32; 4]) -> Self::Four;
+    /// Returns summands of four rows. Only the first of several sums of a row gets one.
+    fn summands(self, numbers: &[f32; 4]) -> Self::Four;
     /// Returns `a * b + c`.
     fn mul_add(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
-    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> Self::Codes;
-    fn bytes(self, words: &[u64; BYTE_WORDS]) -> Self::Codes;
-    /// Adds to `totals` the products with weights `scale * code + offset`. Codes are signed bytes, or `SMALL`: unsigned, and eight products
-    /// per sum fit 16 bits, as with codes up to 32, and with two sums per block up to 64.
-    fn add<const N: usize, const G: usize, const SMALL: bool>(
+    /// Returns words whose bytes all are `byte`.
+    fn repeated(self, byte: u8) -> Self::Words;
+    fn words(self, words: &[u64; 4]) -> Self::Words;
+    /// Returns two words for the first two rows, and both shifted right by four bits for the others.
+    fn spread(self, words: &[u64; 2]) -> Self::Words;
+    fn and(self, a: Self::Words, b: Self::Words) -> Self::Words;
+    fn xor(self, a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Shifts each word right by N bits.
+    fn shifted<const N: i32>(self, words: Self::Words) -> Self::Words;
+    /// Adds to `totals` the products with weights `scale * code + offset`. Codes have `WORDS / 2` bits: 8, signed, or fewer, unsigned, whose
+    /// products are summed in 16 bits: up to 5 bits, or 6 with two parts per block.
+    fn add<const N: usize, const G: usize, const WORDS: usize>(
         self,
         totals: [Self::Totals; N],
-        codes: Self::Codes,
+        codes: [Self::Words; 4],
         weights: FourScales<Self::Four, G>,
         x: &[Activations; N],
     ) -> [Self::Totals; N];
@@ -144,7 +149,7 @@ pub struct Plain;
 impl Integers for Plain {
     type Four = [f32; 4];
     type Totals = [f32; 4];
-    type Codes = [[[i8; 8]; 4]; 4];
+    type Words = [u64; 4];
 
     #[inline(always)]
     fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
@@ -155,38 +160,63 @@ impl Integers for Plain {
     }
 
     #[inline(always)]
+    fn factors(self, numbers: &[f32; 4]) -> [f32; 4] {
+        *numbers
+    }
+
+    #[inline(always)]
+    fn summands(self, numbers: &[f32; 4]) -> [f32; 4] {
+        *numbers
+    }
+
+    #[inline(always)]
     fn mul_add(self, a: [f32; 4], b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
         unroll!(i in 4 => { c[i] = mul_add(a[i], b[i], c[i]); });
         c
     }
 
     #[inline(always)]
-    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> Self::Codes {
-        let both: [[[u8; 8]; 4]; 2] = bytemuck::cast(*words);
-        let mut each = [[[0; 8]; 4]; 4];
-        for (at, each) in each.iter_mut().enumerate() {
-            for row in 0..4 {
-                for i in 0..8 {
-                    each[row][i] = (both[at / 2][row][i] >> (at % 2 * 4) & 15) as i8;
-                }
-            }
-        }
-        each
+    fn repeated(self, byte: u8) -> [u64; 4] {
+        [u64::from_ne_bytes([byte; 8]); 4]
     }
 
     #[inline(always)]
-    fn bytes(self, words: &[u64; BYTE_WORDS]) -> Self::Codes {
-        bytemuck::cast(*words)
+    fn words(self, words: &[u64; 4]) -> [u64; 4] {
+        *words
     }
 
     #[inline(always)]
-    fn add<const N: usize, const G: usize, const SMALL: bool>(
+    fn spread(self, [a, b]: &[u64; 2]) -> [u64; 4] {
+        [*a, *b, a >> 4, b >> 4]
+    }
+
+    #[inline(always)]
+    fn and(self, mut a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+        unroll!(i in 4 => { a[i] &= b[i]; });
+        a
+    }
+
+    #[inline(always)]
+    fn xor(self, mut a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
+        unroll!(i in 4 => { a[i] ^= b[i]; });
+        a
+    }
+
+    #[inline(always)]
+    fn shifted<const N: i32>(self, mut words: [u64; 4]) -> [u64; 4] {
+        unroll!(i in 4 => { words[i] >>= N; });
+        words
+    }
+
+    #[inline(always)]
+    fn add<const N: usize, const G: usize, const WORDS: usize>(
         self,
         mut totals: [[f32; 4]; N],
-        codes: Self::Codes,
+        codes: [[u64; 4]; 4],
         FourScales { scales, offsets }: FourScales<[f32; 4], G>,
         x: &[Activations; N],
     ) -> [[f32; 4]; N] {
+        let codes: [[[i8; 8]; 4]; 4] = bytemuck::cast(codes);
         for (totals, x) in totals.iter_mut().zip(x) {
             let mut products = [[0; 4]; 2];
             for (at, codes) in codes.iter().enumerate() {

@@ -1,14 +1,15 @@
 //! Sums of products of 8-bit codes, by the processor's integer instructions. They are exact, so all processors give the same sums.
 //! Scaling rounds in one order, regardless of the number of rows. Inlined code has no closures, as in `instructions`.
 
+use super::codes::{CodeLayout, mask, unpacked};
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::instructions::Dots;
-use super::instructions::{Activations, BLOCK, BYTE_WORDS, FourScales, Integers, NIBBLE_WORDS, Plain};
+use super::instructions::{Activations, BLOCK, FourScales, Integers, Plain};
 #[cfg(target_arch = "wasm32")]
 use super::instructions::{Wasm, WidenedPairs};
 use super::rows::Rows;
 use super::simd::{arch, largest, round, unroll};
-use bytemuck::{Zeroable, cast};
+use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Activations in 8 bits [rows, blocks], with a scale per block. Blocks of the rows that are multiplied together are interleaved.
@@ -90,24 +91,13 @@ pub trait IntegerRows {
 #[derive(Clone, Copy)]
 pub struct IntegerWeights<'a> {
     pub codes: &'a [u64],
-    pub kind: CodeKind,
+    pub layout: CodeLayout,
     /// Code of a weight that equals its offset.
     pub center: f32,
     /// Scales of the four rows, one or two per block.
     pub scales: &'a [[f32; 4]],
     /// Offsets, as many as scales.
     pub offsets: Option<&'a [[f32; 4]]>,
-}
-
-/// Storage of codes.
-#[derive(Clone, Copy)]
-pub enum CodeKind {
-    Nibbles,
-    /// Signed bytes.
-    Bytes,
-    /// Bytes of 5 or 6 bits; see [`Integers::add`].
-    #[cfg(not(target_arch = "wasm32"))]
-    Small,
 }
 
 /// Multiplies rows of weights, four at a time, with each row of activations: [outs / 4, rows, 4].
@@ -152,81 +142,59 @@ impl<I: Integers, W: IntegerRows> IntegerProducts<'_, I, W> {
         let mut expanded = Default::default();
         for (four, products) in products.chunks_exact_mut(x.len()).enumerate() {
             let weights = weights.four(simd, four, &mut expanded);
-            match weights.kind {
-                CodeKind::Nibbles => weights.multiply::<I, true, true>(simd, x, products),
-                CodeKind::Bytes => weights.multiply::<I, false, false>(simd, x, products),
-                #[cfg(not(target_arch = "wasm32"))]
-                CodeKind::Small => weights.multiply::<I, false, true>(simd, x, products),
+            let is_one = weights.scales.len() == x.blocks;
+            match weights.layout {
+                CodeLayout::Four if is_one => weights.multiply::<I, 8, 1>(simd, x, products),
+                CodeLayout::Four => weights.multiply::<I, 8, 2>(simd, x, products),
+                CodeLayout::Five => weights.multiply::<I, 10, 1>(simd, x, products),
+                CodeLayout::Six => weights.multiply::<I, 12, 2>(simd, x, products),
+                CodeLayout::Eight => weights.multiply::<I, 16, 1>(simd, x, products),
             }
         }
     }
 }
 
 impl IntegerWeights<'_> {
-    /// Computes products [rows, 4] of the four outputs.
+    /// Computes products [rows, 4] of the four outputs. Weights have `WORDS / 2` bits, and G scales per block.
     #[inline(always)]
-    fn multiply<I: Integers, const NIBBLES: bool, const SMALL: bool>(
-        self,
-        simd: I,
-        x: &Coded,
-        products: &mut [[f32; 4]],
-    ) {
-        if self.scales.len() == x.blocks {
-            self.grouped::<I, NIBBLES, SMALL, 1>(simd, x, products);
-        } else {
-            self.grouped::<I, NIBBLES, SMALL, 2>(simd, x, products);
-        }
-    }
-
-    #[inline(always)]
-    fn grouped<I: Integers, const NIBBLES: bool, const SMALL: bool, const G: usize>(
-        self,
-        simd: I,
-        x: &Coded,
-        products: &mut [[f32; 4]],
-    ) {
+    fn multiply<I: Integers, const WORDS: usize, const G: usize>(self, simd: I, x: &Coded, products: &mut [[f32; 4]]) {
         let mut first = 0;
         while first < x.len() {
             let (width, products) = (turns(x.len() - first), &mut products[first..]);
             match width {
-                4 => self.with_rows::<I, NIBBLES, SMALL, G, 4>(simd, x.turns(first), products),
-                2 => self.with_rows::<I, NIBBLES, SMALL, G, 2>(simd, x.turns(first), products),
-                _ => self.with_rows::<I, NIBBLES, SMALL, G, 1>(simd, x.turns(first), products),
+                4 => self.with_rows::<I, WORDS, G, 4>(simd, x.turns(first), products),
+                2 => self.with_rows::<I, WORDS, G, 2>(simd, x.turns(first), products),
+                _ => self.with_rows::<I, WORDS, G, 1>(simd, x.turns(first), products),
             }
             first += width;
         }
     }
 
-    /// Multiplies N rows with weights that have G scales per block.
+    /// Multiplies N rows.
     #[inline(always)]
-    fn with_rows<I: Integers, const NIBBLES: bool, const SMALL: bool, const G: usize, const N: usize>(
+    fn with_rows<I: Integers, const WORDS: usize, const G: usize, const N: usize>(
         self,
         simd: I,
         x: &[[Activations; N]],
         products: &mut [[f32; 4]],
     ) {
         // Equal lengths, so that blocks need no bounds checks.
-        let (nibbles, bytes): (&[[u64; NIBBLE_WORDS]], &[[u64; BYTE_WORDS]]) = if NIBBLES {
-            (&self.codes.as_chunks().0[..x.len()], &[])
-        } else {
-            (&[], &self.codes.as_chunks().0[..x.len()])
-        };
+        let blocks = &self.codes.as_chunks::<WORDS>().0[..x.len()];
         let scales = &self.scales.as_chunks::<G>().0[..x.len()];
         let offsets = self.offsets.map(|offsets| &offsets.as_chunks::<G>().0[..x.len()]);
-        let less = cast([-self.center; 4]);
+        let (less, mask) = (simd.summands(&[-self.center; 4]), mask(simd, WORDS));
         // `[x; N]` would be filled in a loop, and not be kept in registers.
         let mut totals: [I::Totals; N] = Zeroable::zeroed();
-        for (at, x) in x.iter().enumerate() {
+        for at in 0..x.len() {
             let mut weights: FourScales<I::Four, G> = Zeroable::zeroed();
             unroll!(part in G => {
-                weights.scales[part] = cast(scales[at][part]);
+                weights.scales[part] = simd.factors(&scales[at][part]);
                 if let Some(offsets) = offsets {
-                    weights.offsets[part] = cast(offsets[at][part]);
+                    weights.offsets[part] = simd.summands(&offsets[at][part]);
                 }
                 weights.offsets[part] = simd.mul_add(weights.scales[part], less, weights.offsets[part]);
             });
-            let codes = if NIBBLES { simd.nibbles(&nibbles[at]) } else { simd.bytes(&bytes[at]) };
-            totals = simd.add::<N, G, SMALL>(totals, codes, weights, x);
+            totals = simd.add::<N, G, WORDS>(totals, unpacked(simd, &blocks[at], mask), weights, &x[at]);
         }
         unroll!(row in N => { products[row] = simd.total(totals[row]); });
     }

@@ -1,8 +1,9 @@
 //! Matrices in the CPU's memory, and their products with rows of activations.
 
+use super::codes::{CacheLine, CodeLayout};
 use super::floats::{Floats, multiply_four};
 use super::instructions::{BLOCK, Integers, Plain};
-use super::integers::{self, CodeKind, Coded, IntegerRows, IntegerWeights};
+use super::integers::{self, Coded, IntegerRows, IntegerWeights};
 use super::parts::for_each_part;
 use super::rows::{Panels, Rows, stride};
 use super::scales::StoredScales;
@@ -12,11 +13,6 @@ use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
 use std::ops::Range;
-
-/// Highest bit of each of eight bytes.
-const SIGNS: u64 = u64::from_ne_bytes([128; 8]);
-/// Four lower bits of each of eight bytes.
-const LOWER: u64 = u64::from_ne_bytes([15; 8]);
 
 /// Multiplications that are worth a thread.
 const PORTION: usize = 1 << 16;
@@ -44,11 +40,9 @@ enum StoredRows {
 
 /// Codes and scales: weight i of a row is `scale * (code - center) + offset`.
 struct Quantised {
-    /// [rows / 4, blocks of a row, `NIBBLE_WORDS` or `BYTE_WORDS`]
-    codes: Vec<u64>,
-    has_nibbles: bool,
-    /// Mask that makes 8-bit codes signed; 0: they have 5 or 6 bits.
-    signs: u64,
+    /// [rows / 4, blocks of a row, words of the layout]
+    codes: Vec<CacheLine>,
+    layout: CodeLayout,
     center: u8,
     /// Weights that share a scale and an offset: a block or half a block.
     group: usize,
@@ -75,8 +69,8 @@ impl Matrix {
         let last = self.pieces.len().saturating_sub(1);
         match &mut self.piece(last, dtype).stored {
             StoredRows::Floats(floats) => floats.reserve(rows.saturating_mul(width)),
-            StoredRows::Quantised(Quantised { codes, has_nibbles, scales, offsets, group, .. }) => {
-                codes.try_reserve_exact(fours.saturating_mul(if *has_nibbles { width / 4 } else { width / 2 }))?;
+            StoredRows::Quantised(Quantised { codes, layout, scales, offsets, group, .. }) => {
+                codes.try_reserve_exact(fours.saturating_mul(width / BLOCK * layout.words()).div_ceil(8))?;
                 scales.reserve(fours, width / *group)?;
                 offsets.iter_mut().try_for_each(|offsets| offsets.reserve(fours, width / *group))
             }
@@ -227,47 +221,36 @@ impl StoredRows {
 
 impl Quantised {
     fn new(dtype: Dtype) -> Self {
-        use weights::Codes::{Eight, Floats, Four, Levels, One, Two};
+        use weights::Codes::{Five, Four, One, Six, Two};
         let (group, center) = (dtype.group().min(BLOCK), dtype.center());
-        let (has_nibbles, signs) = match Format::of_dtype(dtype) {
-            Format::Quantised { codes: One | Two | Four, .. } => (true, 0),
-            Format::Quantised { codes: Eight | Levels | Floats, .. } => (false, SIGNS),
-            _ => (false, 0),
+        let layout = match Format::of_dtype(dtype) {
+            Format::Quantised { codes: One | Two | Four, .. } => CodeLayout::Four,
+            Format::Quantised { codes: Five, .. } => CodeLayout::Five,
+            Format::Quantised { codes: Six, .. } => CodeLayout::Six,
+            _ => CodeLayout::Eight,
         };
         let scales = || StoredScales::new(dtype.groups_per_block() > 1, dtype.block().elements / group);
         let offsets = dtype.has_offsets().then(scales);
-        Self { codes: Vec::new(), has_nibbles, signs, center, group, scales: scales(), offsets }
-    }
-
-    /// Returns the number of 8-byte words of a row in a block.
-    fn eights(&self) -> usize {
-        if self.has_nibbles { BLOCK / 16 } else { BLOCK / 8 }
+        Self { codes: Vec::new(), layout, center, group, scales: scales(), offsets }
     }
 
     /// Returns the codes of four rows.
     #[inline(always)]
     fn codes(&self, four: usize, cols: usize) -> &[u64] {
-        let eights = cols / BLOCK * self.eights() * 4;
-        &self.codes[four * eights..][..eights]
+        let words = cols / BLOCK * self.layout.words();
+        &bytemuck::cast_slice::<_, u64>(&self.codes)[four * words..][..words]
     }
 
     /// Appends rows to the `rows` existing ones.
     fn push(&mut self, coded: &weights::CodedBlock, rows: usize, cols: usize) {
         let weights::CodedBlock { codes, scales, offsets } = coded;
-        let (blocks, groups) = (cols / BLOCK, cols / self.group);
-        let (eights, fours) = (self.eights(), (rows + codes.len() / cols).div_ceil(4));
-        self.codes.resize(fours * blocks * eights * 4, 0);
-        for (i, codes) in codes.as_chunks::<BLOCK>().0.iter().enumerate() {
+        let (blocks, groups, words) = (cols / BLOCK, cols / self.group, self.layout.words());
+        self.codes.resize(((rows + codes.len() / cols).div_ceil(4) * blocks * words).div_ceil(8), CacheLine::default());
+        let all = bytemuck::cast_slice_mut::<_, u64>(&mut self.codes);
+        for (i, codes) in codes.as_chunks().0.iter().enumerate() {
             let row = rows + i / blocks;
-            let block = &mut self.codes[(row / 4 * blocks + i % blocks) * eights * 4 + row % 4..];
-            for (at, codes) in codes.as_chunks::<8>().0.iter().enumerate() {
-                let codes = u64::from_le_bytes(*codes);
-                if self.has_nibbles {
-                    block[at / 2 * 4] |= codes << (at % 2 * 4);
-                } else {
-                    block[at * 4] = codes ^ self.signs;
-                }
-            }
+            let block = &mut all[(row / 4 * blocks + i % blocks) * words..][..words];
+            self.layout.pack(codes, row % 4, block);
         }
         self.scales.push(scales, rows, groups);
         self.offsets.iter_mut().for_each(|all| all.push(offsets, rows, groups));
@@ -281,19 +264,19 @@ impl Quantised {
         let (center, halves) = (f32::from(self.center), usize::from(self.group == BLOCK));
         let scales = self.scales.expand(Plain, four, groups, scales);
         let offsets = if let Some(all) = &self.offsets { all.expand(Plain, four, groups, offsets) } else { &[] };
-        for row in 0..4 {
-            let to = &mut to[row * width..][..cols];
-            for (i, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                let sixteen = if self.has_nibbles {
-                    let both = codes[4 * i + row];
-                    [both & LOWER, both >> 4 & LOWER]
-                } else {
-                    [codes[8 * i + row] ^ self.signs, codes[8 * i + 4 + row] ^ self.signs]
-                };
-                let (sixteen, group) = ([sixteen[0].to_le(), sixteen[1].to_le()], i >> halves);
-                // Adding -0 changes nothing.
-                let offset = if let Some(four) = offsets.get(group) { four[row] } else { -0.0 };
-                widen_codes(bytemuck::cast(sixteen), center, scales[group][row], offset, to);
+        let (to, signs) = (to.as_chunks_mut::<16>().0, self.layout.signs());
+        for at in 0..cols / BLOCK {
+            let codes = self.layout.unpack(codes, at);
+            for half in 0..2 {
+                let (at, [first, last]) = (2 * at + half, [codes[2 * half], codes[2 * half + 1]]);
+                let group = at >> halves;
+                for row in 0..4 {
+                    let sixteen = [(first[row] ^ signs).to_le(), (last[row] ^ signs).to_le()];
+                    // Adding -0 changes nothing.
+                    let offset = if let Some(four) = offsets.get(group) { four[row] } else { -0.0 };
+                    let to = &mut to[row * width / 16 + at];
+                    widen_codes(bytemuck::cast(sixteen), center, scales[group][row], offset, to);
+                }
             }
         }
     }
@@ -316,16 +299,10 @@ impl IntegerRows for PartOfRows<'_> {
     ) -> IntegerWeights<'a> {
         let Self { quantised, cols, first } = self;
         let ([scales, offsets], four, groups) = (expanded, first + four, cols / quantised.group);
-        let kind = match quantised {
-            Quantised { has_nibbles: true, .. } => CodeKind::Nibbles,
-            #[cfg(not(target_arch = "wasm32"))]
-            Quantised { signs: 0, .. } => CodeKind::Small,
-            _ => CodeKind::Bytes,
-        };
         IntegerWeights {
             codes: quantised.codes(four, *cols),
-            kind,
-            center: f32::from(quantised.center) - if quantised.signs == 0 { 0.0 } else { 128.0 },
+            layout: quantised.layout,
+            center: f32::from(quantised.center) - if quantised.layout == CodeLayout::Eight { 128.0 } else { 0.0 },
             scales: quantised.scales.expand(simd, four, groups, scales),
             offsets: if let Some(all) = &quantised.offsets {
                 Some(all.expand(simd, four, groups, offsets))

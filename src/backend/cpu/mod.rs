@@ -5,6 +5,7 @@
 
 mod attention;
 mod backend;
+mod codes;
 mod delta;
 mod engine;
 mod experts;

@@ -38,7 +38,7 @@ impl Dots {
 
 impl Multiply for Dots {
     #[inline(always)]
-    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
+    fn small<const G: usize, const WORDS: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
         let mut products: [[v128; 2]; G] = Zeroable::zeroed();
         unroll!(at in 4 => {
             let (x, [first, last]) = (eight(x, at), products[at * G / 4]);
@@ -58,7 +58,7 @@ impl Multiply for Dots {
 
     #[inline(always)]
     fn bytes<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
-        let mut products = self.nibbles::<G>(codes, x);
+        let mut products = self.small::<G, 16>(codes, x);
         unroll!(part in G => {
             let excess = v128_and(i32x4_splat(x.excess::<G>()[part]), self.is_larger);
             products[part] = i32x4_add(products[part], excess);

@@ -1,18 +1,18 @@
 //! Integer instructions of WebAssembly.
 
 use super::super::simd::mul_add_vectors;
-use super::{Activations, BLOCK, BYTE_WORDS, FourScales, Integers, NIBBLE_WORDS, unroll};
+use super::{Activations, BLOCK, FourScales, Integers, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::wasm::Simd128;
-#[cfg(not(target_feature = "relaxed-simd"))]
-use std::arch::wasm32::u16x8_splat;
 use std::arch::wasm32::{
     f32x4_convert_i32x4, f32x4_mul, f32x4_splat, i16x8_add, i16x8_extend_low_i8x16, i16x8_shl, i16x8_shr, i32x4_add,
     i32x4_dot_i16x8, i32x4_extadd_pairwise_i16x8, i32x4_extend_high_i16x8, i32x4_extend_low_i16x8, i32x4_shuffle,
-    i64x2_splat, u8x16_splat, u16x8_shr, v128, v128_and,
+    i64x2_splat, u8x16_splat, u64x2_shr, v128, v128_and, v128_xor,
 };
 #[cfg(target_feature = "relaxed-simd")]
 use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_relaxed_dot_i8x16_i7x16};
+#[cfg(not(target_feature = "relaxed-simd"))]
+use std::arch::wasm32::{u16x8_shr, u16x8_splat};
 use std::hint::black_box;
 
 /// Codes of 32 weights in bytes: per eight weights, a vector of two rows and one of the other two.
@@ -20,8 +20,8 @@ pub type Eights = [[v128; 2]; 4];
 
 /// Method to multiply codes; gives G sums per row of weights.
 pub trait Multiply: Copy {
-    /// Multiplies 4-bit weights.
-    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G];
+    /// Multiplies weights of `WORDS / 2` bits, at most 6; see [`Integers::add`].
+    fn small<const G: usize, const WORDS: usize>(self, codes: Eights, x: &Activations) -> [v128; G];
     /// Converts 8-bit codes for [`Multiply::bytes`].
     #[inline(always)]
     fn prepared(self, codes: Eights) -> Eights {
@@ -35,15 +35,13 @@ pub trait Multiply: Copy {
 #[derive(Clone, Copy)]
 pub struct Wasm<M> {
     simd: Simd128,
-    /// Mask of the lower four bits, hidden from the compiler, which would recreate it per block.
-    low: v128,
     multiply: M,
 }
 
 impl<M: Multiply> Wasm<M> {
     #[inline(always)]
     pub fn new(simd: Simd128, multiply: M) -> Self {
-        Self { simd, low: black_box(u8x16_splat(15)), multiply }
+        Self { simd, multiply }
     }
 
     #[inline(always)]
@@ -64,7 +62,7 @@ impl<M: Multiply> Wasm<M> {
 impl<M: Multiply> Integers for Wasm<M> {
     type Four = v128;
     type Totals = v128;
-    type Codes = Eights;
+    type Words = [v128; 2];
 
     #[inline(always)]
     fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
@@ -74,40 +72,70 @@ impl<M: Multiply> Integers for Wasm<M> {
     }
 
     #[inline(always)]
+    fn factors(self, numbers: &[f32; 4]) -> v128 {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn summands(self, numbers: &[f32; 4]) -> v128 {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
     fn mul_add(self, a: v128, b: v128, c: v128) -> v128 {
         cast(mul_add_vectors(self.simd, cast(a), cast(b), cast(c)))
     }
 
+    /// Hidden from the compiler, which would create it again for each block.
     #[inline(always)]
-    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> Eights {
-        let [a, b, c, d]: [v128; 4] = cast(*words);
-        [
-            [v128_and(a, self.low), v128_and(b, self.low)],
-            [v128_and(u16x8_shr(a, 4), self.low), v128_and(u16x8_shr(b, 4), self.low)],
-            [v128_and(c, self.low), v128_and(d, self.low)],
-            [v128_and(u16x8_shr(c, 4), self.low), v128_and(u16x8_shr(d, 4), self.low)],
-        ]
+    fn repeated(self, byte: u8) -> [v128; 2] {
+        let all = black_box(u8x16_splat(byte));
+        [all, all]
     }
 
     #[inline(always)]
-    fn bytes(self, words: &[u64; BYTE_WORDS]) -> Eights {
+    fn words(self, words: &[u64; 4]) -> [v128; 2] {
         cast(*words)
     }
 
     #[inline(always)]
-    fn add<const N: usize, const G: usize, const SMALL: bool>(
+    fn spread(self, words: &[u64; 2]) -> [v128; 2] {
+        let both = cast(*words);
+        [both, u64x2_shr(both, 4)]
+    }
+
+    #[inline(always)]
+    fn and(self, a: [v128; 2], b: [v128; 2]) -> [v128; 2] {
+        [v128_and(a[0], b[0]), v128_and(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn xor(self, a: [v128; 2], b: [v128; 2]) -> [v128; 2] {
+        [v128_xor(a[0], b[0]), v128_xor(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn shifted<const N: i32>(self, words: [v128; 2]) -> [v128; 2] {
+        [u64x2_shr(words[0], N as u32), u64x2_shr(words[1], N as u32)]
+    }
+
+    #[inline(always)]
+    fn add<const N: usize, const G: usize, const WORDS: usize>(
         self,
         mut totals: [v128; N],
         codes: Eights,
         weights: FourScales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
-        let codes = if SMALL { codes } else { self.multiply.prepared(codes) };
+        let codes = if WORDS < 16 { codes } else { self.multiply.prepared(codes) };
         unroll!(i in N => {
             // Loads activations row by row: those of all rows do not fit the registers.
             black_box(());
-            let products =
-                if SMALL { self.multiply.nibbles::<G>(codes, &x[i]) } else { self.multiply.bytes::<G>(codes, &x[i]) };
+            let products = if WORDS < 16 {
+                self.multiply.small::<G, WORDS>(codes, &x[i])
+            } else {
+                self.multiply.bytes::<G>(codes, &x[i])
+            };
             unroll!(part in G => { totals[i] = self.add_scaled(totals[i], products[part], weights, part, &x[i]); });
         });
         totals
@@ -157,7 +185,7 @@ pub struct WidenedPairs;
 impl Multiply for WidenedPairs {
     #[cfg(not(target_feature = "relaxed-simd"))]
     #[inline(always)]
-    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
+    fn small<const G: usize, const WORDS: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
         let mut products: [[v128; 2]; G] = Zeroable::zeroed();
         unroll!(at in 4 => {
             unroll!(half in 2 => {
@@ -168,11 +196,11 @@ impl Multiply for WidenedPairs {
         sum_parts(products)
     }
 
-    /// Multiplies bytes: no sum of sixteen products exceeds 16 bits. The instruction for four products is five instructions on processors
-    /// without it.
+    /// Multiplies bytes: no sum of eight products exceeds 16 bits, with 4 bits none of sixteen. The instruction for four products is five
+    /// instructions on processors without it.
     #[cfg(target_feature = "relaxed-simd")]
     #[inline(always)]
-    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
+    fn small<const G: usize, const WORDS: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
         let mut products: [[v128; 2]; G] = Zeroable::zeroed();
         unroll!(at in 4 => {
             let (x, [first, last]) = (eight(x, at), products[at * G / 4]);
@@ -184,8 +212,12 @@ impl Multiply for WidenedPairs {
         let mut sums: [v128; G] = Zeroable::zeroed();
         unroll!(part in G => {
             let [first, last] = products[part];
-            let pairs = i16x8_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last));
-            sums[part] = i32x4_extadd_pairwise_i16x8(pairs);
+            sums[part] = if WORDS > 8 {
+                sum_pairs([i32x4_extadd_pairwise_i16x8(first), i32x4_extadd_pairwise_i16x8(last)])
+            } else {
+                let odd = i32x4_shuffle::<1, 3, 5, 7>(first, last);
+                i32x4_extadd_pairwise_i16x8(i16x8_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), odd))
+            };
         });
         sums
     }

@@ -1,15 +1,16 @@
 //! Integer instructions of x86-64 with AVX2.
 
-use super::{Activations, BYTE_WORDS, FourScales, Integers, NIBBLE_WORDS, unroll};
+use super::{Activations, FourScales, Integers, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::x86::V3;
-use std::arch::x86_64::{__m128, __m256, __m256i};
+use std::arch::x86_64::{__m256, __m256i};
+use std::hint::black_box;
 
 impl Integers for V3 {
-    type Four = __m128;
-    /// Two sums per row of weights.
+    /// Two numbers per row, for its two sums.
+    type Four = __m256;
     type Totals = __m256;
-    type Codes = [__m256i; 4];
+    type Words = __m256i;
 
     #[inline(always)]
     fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
@@ -18,40 +19,68 @@ impl Integers for V3 {
     }
 
     #[inline(always)]
-    fn mul_add(self, a: __m128, b: __m128, c: __m128) -> __m128 {
-        self.fma._mm_fmadd_ps(a, b, c)
+    fn factors(self, numbers: &[f32; 4]) -> __m256 {
+        let places: [u32; 8] = [0, 0, 1, 1, 2, 2, 3, 3];
+        self.avx._mm256_permutevar_ps(self.avx._mm256_broadcast_ps(&cast(*numbers)), cast(places))
     }
 
     #[inline(always)]
-    fn nibbles(self, words: &[u64; NIBBLE_WORDS]) -> [__m256i; 4] {
-        let (both, low, avx2): ([__m256i; 2], _, _) = (cast(*words), cast([15u8; 32]), self.avx2);
-        [
-            avx2._mm256_and_si256(both[0], low),
-            avx2._mm256_and_si256(avx2._mm256_srli_epi16::<4>(both[0]), low),
-            avx2._mm256_and_si256(both[1], low),
-            avx2._mm256_and_si256(avx2._mm256_srli_epi16::<4>(both[1]), low),
-        ]
+    fn summands(self, numbers: &[f32; 4]) -> __m256 {
+        let zero = self.avx._mm256_setzero_ps();
+        self.avx._mm256_blend_ps::<0b1010_1010>(self.factors(numbers), zero)
     }
 
     #[inline(always)]
-    fn bytes(self, words: &[u64; BYTE_WORDS]) -> [__m256i; 4] {
+    fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        self.fma._mm256_fmadd_ps(a, b, c)
+    }
+
+    /// Hidden from the compiler, which would load it again for each block.
+    #[inline(always)]
+    fn repeated(self, byte: u8) -> __m256i {
+        black_box(cast([byte; 32]))
+    }
+
+    #[inline(always)]
+    fn words(self, words: &[u64; 4]) -> __m256i {
         cast(*words)
     }
 
     #[inline(always)]
-    fn add<const N: usize, const G: usize, const SMALL: bool>(
+    fn spread(self, words: &[u64; 2]) -> __m256i {
+        let both = self.avx2._mm256_broadcastsi128_si256(cast(*words));
+        self.avx2._mm256_srlv_epi64(both, cast([0u64, 0, 4, 4]))
+    }
+
+    #[inline(always)]
+    fn and(self, a: __m256i, b: __m256i) -> __m256i {
+        self.avx2._mm256_and_si256(a, b)
+    }
+
+    #[inline(always)]
+    fn xor(self, a: __m256i, b: __m256i) -> __m256i {
+        self.avx2._mm256_xor_si256(a, b)
+    }
+
+    #[inline(always)]
+    fn shifted<const N: i32>(self, words: __m256i) -> __m256i {
+        self.avx2._mm256_srli_epi64::<N>(words)
+    }
+
+    #[inline(always)]
+    fn add<const N: usize, const G: usize, const WORDS: usize>(
         self,
         mut totals: [__m256; N],
         codes: [__m256i; 4],
-        weights: FourScales<__m128, G>,
+        weights: FourScales<__m256, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
-        let (avx2, ones, weights) = (self.avx2, cast([1i16; 16]), Eight::new(self, weights));
+        let (avx2, ones) = (self.avx2, cast([1i16; 16]));
         unroll!(i in N => {
             let mut products: [__m256i; G] = Zeroable::zeroed();
             unroll!(at in 4 => {
                 let (x, product) = (eight(self, &x[i], at), &mut products[at * G / 4]);
-                *product = if SMALL {
+                *product = if WORDS < 16 {
                     avx2._mm256_add_epi16(*product, avx2._mm256_maddubs_epi16(codes[at], x))
                 } else {
                     // Activations take the weights' signs. Two products of 128 and 127 sum to less than 2^15.
@@ -60,10 +89,15 @@ impl Integers for V3 {
                     avx2._mm256_add_epi32(*product, avx2._mm256_madd_epi16(pairs, ones))
                 };
             });
-            if SMALL {
+            if WORDS < 16 {
                 unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], ones); });
             }
-            totals[i] = weights.add(self, totals[i], products, &x[i]);
+            let sums = x[i].sums::<G>();
+            unroll!(part in G => {
+                let scale = self.avx._mm256_mul_ps(weights.scales[part], self.avx._mm256_set1_ps(x[i].scale));
+                totals[i] = self.mul_add(self.avx._mm256_cvtepi32_ps(products[part]), scale, totals[i]);
+                totals[i] = self.mul_add(weights.offsets[part], self.avx._mm256_set1_ps(sums[part]), totals[i]);
+            });
         });
         totals
     }
@@ -79,32 +113,4 @@ impl Integers for V3 {
 #[inline(always)]
 fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
     simd.avx._mm256_set1_epi64x(x.codes[at])
-}
-
-/// Scales and offsets for two sums per row; only one of them gets the offset.
-#[derive(Clone, Copy)]
-struct Eight<const G: usize>(FourScales<__m256, G>);
-
-impl<const G: usize> Eight<G> {
-    #[inline(always)]
-    fn new(simd: V3, four: FourScales<__m128, G>) -> Self {
-        let mut eight: FourScales<__m256, G> = Zeroable::zeroed();
-        unroll!(part in G => {
-            let scales = cast(simd.avx2._mm256_cvtepu32_epi64(cast(four.scales[part])));
-            eight.scales[part] = simd.avx._mm256_moveldup_ps(scales);
-            eight.offsets[part] = cast(simd.avx2._mm256_cvtepu32_epi64(cast(four.offsets[part])));
-        });
-        Self(eight)
-    }
-
-    #[inline(always)]
-    fn add(self, simd: V3, mut total: __m256, products: [__m256i; G], x: &Activations) -> __m256 {
-        let (avx, FourScales { scales, offsets }, sums) = (simd.avx, self.0, x.sums::<G>());
-        unroll!(part in G => {
-            let scale = avx._mm256_mul_ps(scales[part], avx._mm256_set1_ps(x.scale));
-            total = simd.fma._mm256_fmadd_ps(avx._mm256_cvtepi32_ps(products[part]), scale, total);
-            total = simd.fma._mm256_fmadd_ps(offsets[part], avx._mm256_set1_ps(sums[part]), total);
-        });
-        total
-    }
 }

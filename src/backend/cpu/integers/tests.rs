@@ -26,22 +26,18 @@ fn all_instructions_agree() {
     };
     let (scales, offsets) = (of_fours(3), of_fours(4));
     let eights: Vec<u64> = bytes.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect();
-    let upto = |most: u8| eights.iter().map(|eight| eight & u64::from_ne_bytes([most; 8])).collect::<Vec<u64>>();
-    let (five_bits, six_bits) = (upto(31), upto(63));
-    let (nibbles, whole) = ((CodeKind::Nibbles, &eights), (CodeKind::Bytes, &eights));
-    let [five_bits, six_bits] = [&five_bits, &six_bits].map(|codes| (CodeKind::Small, codes));
-    for ((kind, codes), center, groups, has_offsets) in [
-        (nibbles, 0.0, 1, true),
-        (nibbles, 8.0, 2, false),
-        (whole, 0.0, 1, false),
-        (whole, -128.0, 2, true),
-        (whole, 0.0, 1, true),
-        (five_bits, 16.0, 1, false),
-        (six_bits, 32.0, 2, true),
+    for (layout, center, groups, has_offsets) in [
+        (CodeLayout::Four, 0.0, 1, true),
+        (CodeLayout::Four, 8.0, 2, false),
+        (CodeLayout::Five, 16.0, 1, false),
+        (CodeLayout::Six, 32.0, 2, true),
+        (CodeLayout::Eight, 0.0, 1, false),
+        (CodeLayout::Eight, -128.0, 1, true),
     ] {
+        let codes = &eights[..layout.words() * blocks];
         let scales = &scales[..groups * blocks];
         let offsets = has_offsets.then_some(&offsets[..groups * blocks]);
-        let weights = &IntegerWeights { codes, kind, center, scales, offsets };
+        let weights = &IntegerWeights { codes, layout, center, scales, offsets };
         let product = |run: &dyn Fn(&Coded, &mut [[f32; 4]])| {
             let x = Rows::from_flat(&values, blocks * BLOCK);
             let mut all = vec![[0f32; 4]; fours * rows];

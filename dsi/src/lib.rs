@@ -5,23 +5,45 @@
 //!  Drafted, Verified, Free, Lost ──> Dsi::handle ──> Draft, Verify, Cancel, Emit
 //! ```
 //!
-//! The drafter never waits for a verification: it continues as if all its tokens were accepted. Every `lookahead` draft tokens become a
-//! verify task for the next free server of the target. If the target disagrees with a token, the token is replaced, everything after it is
-//! cancelled, and the drafter restarts from there. Emitted tokens are settled and never taken back. So the text is the target's own,
-//! whatever the order of events.
+//! A drafter never waits for a verification: it continues as if all its tokens were accepted. Several drafters continue the same text. Where
+//! they disagree, the draft branches. Every `lookahead` draft tokens of a branch become a verify task for the next free server of the target;
+//! the likeliest branch comes first, and may take the server of another. A token of the target removes the branches that disagree with it, and everything that continues them is
+//! cancelled. If no branch has it, drafters start again after it. Emitted tokens are settled and never taken back. So the text is the target's
+//! own, whatever the order of events.
+//!
+//! ```text
+//!  settled  | unsettled
+//!           |            .- c - d        lookup, verified by server 1
+//!  a - b ---+- the - cat |
+//!           |            '- s - a - t    draft model, verified by server 2
+//! ```
 //!
 //! docs/dsi.md states what it guarantees.
 
-mod chain;
 mod costs;
 mod machine;
-mod tuner;
+mod rank;
+mod tree;
 
 pub use costs::DsiCosts;
 pub use machine::Dsi;
-pub use tuner::Tuner;
 
 use serde::{Deserialize, Serialize};
+
+/// Maximum number of drafters.
+pub const MAX_DRAFTERS: usize = 32;
+
+/// An option that a machine refuses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{option} is {value}, but may be {allowed}")]
+pub struct InvalidOption {
+    /// Name of the option.
+    pub option: &'static str,
+    /// Value that was given.
+    pub value: usize,
+    /// The values that are accepted.
+    pub allowed: String,
+}
 
 /// Settings of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +58,10 @@ pub struct DsiOptions {
     pub room: usize,
     /// Ids of tokens that end the text.
     pub ends: Vec<u32>,
+    /// Instances of each drafter, 1 or more: tasks that it can do at the same time. At most [`MAX_DRAFTERS`] drafters.
+    pub drafters: Vec<usize>,
+    /// `true`: a server stops as soon as its task is cancelled, so a likelier branch may take the place of another.
+    pub can_cancel: bool,
 }
 
 /// Number of a task, unique within a machine.
@@ -43,7 +69,7 @@ pub type TaskId = u64;
 
 /// The text for a model, as a change to the copy that the model has.
 ///
-/// The caller keeps a copy for each server and for the drafter. It truncates the copy to `keep` and appends `tokens`.
+/// The caller keeps a copy for each server and for each instance of a drafter. It truncates the copy to `keep` and appends `tokens`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
     /// Tokens of the earlier copy that are still valid.
@@ -55,7 +81,7 @@ pub struct Feed {
 /// Input of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The drafter returned the next tokens of its task: one or more, or none if it has nothing to propose.
+    /// A drafter returned the next tokens of a task: one or more, or none if it has nothing to propose.
     Drafted {
         /// Task of the drafter.
         task: TaskId,
@@ -86,11 +112,14 @@ pub enum Event<'a> {
 /// Output of the machine. The caller performs actions in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Drafting after the text. [`Event::Drafted`] returns the tokens, all at once or one by one. This replaces the drafter's current task,
-    /// if any.
+    /// Drafting after the text. [`Event::Drafted`] returns the tokens, all at once or one by one.
     Draft {
         /// Number of the task.
         task: TaskId,
+        /// Index of the drafter.
+        drafter: usize,
+        /// Index of its instance, which has no task. Instances of all drafters are counted, those of the first drafter first.
+        instance: usize,
         /// The text; the drafter's own tokens are part of its copy.
         feed: Feed,
         /// Most tokens to draft.
@@ -108,7 +137,7 @@ pub enum Action {
         rows: usize,
     },
     /// Cancellation of a task whose result is not needed any more. A server answers once: with [`Event::Free`] if it dropped the task, or
-    /// with [`Event::Verified`] if it completed it anyway. The drafter does not answer.
+    /// with [`Event::Verified`] if it completed it anyway. A drafter does not answer.
     Cancel {
         /// Number of the task.
         task: TaskId,
@@ -117,8 +146,9 @@ pub enum Action {
     Emit {
         /// Id of the token.
         id: u32,
-        /// `true`: an accepted draft token. The last token of the text counts as the target's own.
-        is_draft: bool,
+        /// The drafter, if it is an accepted draft token; the first one, if several proposed it. The last token of the text counts as the
+        /// target's own.
+        drafter: Option<usize>,
     },
 }
 
@@ -135,6 +165,6 @@ pub struct Counts {
     pub rejected: usize,
     /// Emitted tokens.
     pub emitted: usize,
-    /// Emitted tokens that the drafter proposed.
+    /// Emitted tokens that a drafter proposed.
     pub accepted: usize,
 }

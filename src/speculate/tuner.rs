@@ -1,7 +1,7 @@
 //! Measured choice of the size of a verify task, and of the draft tokens for which an idle target waits.
 
-use super::DsiCosts;
-use crate::speculate::acceptance::{Acceptance, KEPT};
+use super::acceptance::{Acceptance, KEPT};
+use foretoken_dsi::DsiCosts;
 
 /// Assumed tokens of a text: its end matters little.
 const TOKENS: usize = 200;
