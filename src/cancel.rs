@@ -8,6 +8,7 @@
 //! | reads a prompt | after each chunk; chunks that were read stay cached |
 //! | decodes | after each token; rounds in flight are dropped |
 //! | waits for a server | when its task is woken; requests in flight are aborted |
+//! | computes a long pass on the CPU | every 50 ms (100 ms in a page); the pass ends |
 //!
 //! Loading checks its token before it reads a portion of a file, and while it waits.
 

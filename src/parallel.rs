@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  where the text is written                threads, workers of a page, or tasks next to it
-//!  speculate::dsi::Dsi ─ commands ─> target 0, target 1, ..., drafter
+//!  dsi::Dsi ───────────── commands ─> target 0, target 1, ..., drafter
 //!         │   ^────────── reports ────────┘
 //!         └─> Sink: tokens in order, never taken back
 //! ```

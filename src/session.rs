@@ -49,7 +49,7 @@ pub enum Progress<'a> {
     },
     /// A new token.
     Token(&'a Token),
-    /// No new data yet from a target on a server. To abort, wake the task: then this event is reported again.
+    /// No new data yet from a target on a server, or of a long pass on the CPU. To abort, wake the task: then this event is reported again.
     Waiting,
 }
 

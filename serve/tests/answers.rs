@@ -239,6 +239,20 @@ fn prompts_are_completed_one_or_several() {
     let several = server.answer(TEXT, &with(&body, json!({ "prompt": ["Once upon a time", [1, 2, 3]] })));
     assert_eq!((several["choices"].as_array().unwrap().len(), &several["choices"][0]["text"]), (2, &json!(text)));
     assert_eq!(several["choices"][1]["index"], 1);
+    // What prompts share is read once, in any order.
+    let prompts = ["a king and his daughter", "x", "a king and his son", "a queen"].map(|of| {
+        let beginning =
+            if of == "x" { "The fox and the wolf went into the forest" } else { "There lived in old times, when" };
+        format!("{beginning} wishing still helped, behind the mountains, {of}")
+    });
+    let alone = prompts.iter().map(|prompt| server.answer(TEXT, &with(&body, json!({ "prompt": prompt }))));
+    let alone: Vec<_> = alone.map(|answer| answer["choices"][0]["text"].clone()).collect();
+    let server = Running::start(&["--model", DRAFT]);
+    let several = server.answer(TEXT, &with(&body, json!({ "prompt": prompts })));
+    let texts: Vec<_> = several["choices"].as_array().unwrap().iter().map(|choice| choice["text"].clone()).collect();
+    assert_eq!(texts, alone);
+    let tokens = |name: &str| several["usage"].pointer(name).and_then(Value::as_u64).unwrap();
+    assert!(3 * tokens("/prompt_tokens_details/cached_tokens") > tokens("/prompt_tokens"), "{}", several["usage"]);
     for (prompt, more) in [
         (json!(null), json!({})),
         (json!([]), json!({})),

@@ -3,24 +3,9 @@
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::target::{Draft, MAX_DRAFT, Queue, Traffic, run_round};
+use crate::target::{Draft, MAX_DRAFT, Queue, Traffic, run_round, yield_now};
 use foretoken_dsi::Feed;
-use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::task::Poll;
-
-/// Yields once to the other tasks of the thread.
-pub(super) async fn yield_now() {
-    let mut passed = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut passed, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
 
 /// Result of a forward.
 #[derive(Default)]
@@ -76,7 +61,7 @@ impl ModelInstance {
 
     /// Returns true if a forward can be aborted by dropping its future.
     pub fn breaks_off(&self) -> bool {
-        self.instance.as_ref().is_some_and(|instance| instance.is_far())
+        self.instance.as_ref().is_some_and(|instance| instance.ends_when_dropped())
     }
 
     /// Discards an aborted forward.

@@ -1,8 +1,9 @@
 //! The loop of an instance: a target instance runs verify tasks; the drafter drafts until its next command.
 
-use super::instance::{ModelInstance, Read, yield_now};
+use super::instance::{ModelInstance, Read};
 use super::instances::{Command, Report, Role};
 use crate::error::{Error, Result};
+use crate::target::yield_now;
 use foretoken_dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
 use std::collections::VecDeque;
@@ -47,9 +48,9 @@ impl Inbox {
         self.has_more() && self.waiting.iter().any(voids)
     }
 
-    /// Waits until the result of a task is no longer needed.
-    async fn voided(&mut self, task: TaskId) {
-        while !self.is_void(task) {
+    /// Waits until `is_void` returns true: the result of a task is no longer needed.
+    async fn voided(&mut self, is_void: impl Fn(&mut Self) -> bool) {
+        while !is_void(self) {
             match self.commands.recv().await {
                 Ok(command) => self.waiting.push_back(command),
                 // The channel is closed, so the result has no receiver.
@@ -126,7 +127,12 @@ impl TargetLoop {
         }
         let began = Instant::now();
         let read = if instance.breaks_off() {
-            let read = unless(inbox.voided(task), instance.read_text(rows, &mut |_| flow(true))).await;
+            let mut prefilled = |done| {
+                on_report(*text, Report::Prefilled { done });
+                flow(true)
+            };
+            let is_void = |inbox: &mut Inbox| inbox.is_void(task);
+            let read = unless(inbox.voided(is_void), instance.read_text(rows, &mut prefilled)).await;
             read.unwrap_or_else(|| {
                 instance.break_off();
                 Ok(None)
@@ -195,7 +201,16 @@ async fn draft_tokens(
 ) -> Option<Error> {
     for _ in 0..most {
         let began = Instant::now();
-        let (next, failed) = match instance.step(&mut |_| flow(!inbox.has_more())).await {
+        let step = if instance.breaks_off() {
+            let Some(step) = unless(inbox.voided(Inbox::has_more), instance.step(&mut |_| flow(true))).await else {
+                instance.break_off();
+                break;
+            };
+            step
+        } else {
+            instance.step(&mut |_| flow(!inbox.has_more())).await
+        };
+        let (next, failed) = match step {
             Ok(next) => (next, None),
             Err(error) => (None, Some(error)),
         };

@@ -21,6 +21,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Longest time that an instance on the CPU computes before it checks if its task was cancelled.
+const LONGEST_STEP: Duration = Duration::from_millis(1);
+
 /// Threads with one instance each.
 pub struct ThreadInstances {
     targets: Vec<UnboundedSender<Command>>,
@@ -30,6 +33,8 @@ pub struct ThreadInstances {
     missing: VecDeque<Report>,
     /// Number of the text.
     text: u64,
+    /// `true`: a target stops as soon as its task is cancelled, as on the CPU.
+    can_cancel: bool,
     handles: Vec<JoinHandle<()>>,
 }
 
@@ -39,7 +44,8 @@ impl ThreadInstances {
     pub fn start(targets: Vec<Build>, drafter: Option<Build>) -> Result<(Self, Option<Error>)> {
         let (report, reports) = channel();
         let (missing, handles) = (VecDeque::new(), Vec::new());
-        let mut instances = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
+        let (targets_of, can_cancel) = (Vec::new(), false);
+        let mut instances = Self { targets: targets_of, drafter: None, reports, missing, text: 0, can_cancel, handles };
         let mut started = Vec::new();
         let targets = (0..).map(Role::Target).zip(targets).map(|(role, build)| (role, spawn(role, build, &report)));
         let drafter = drafter.map(|build| (Role::Drafter, spawn(Role::Drafter, build, &report)));
@@ -74,6 +80,10 @@ impl Instances for ThreadInstances {
 
     fn has_drafter(&self) -> bool {
         self.drafter.is_some()
+    }
+
+    fn can_cancel(&self) -> bool {
+        self.can_cancel
     }
 
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
@@ -174,7 +184,8 @@ impl Parallel {
         let drafter = drafter.map(|files| build(beside, files, Some(context), options));
         let targets =
             (0..options.sp_degree).map(|at| build(on(at, &matrices), target.clone(), None, options)).collect();
-        let (instances, failed) = ThreadInstances::start(targets, drafter)?;
+        let (mut instances, failed) = ThreadInstances::start(targets, drafter)?;
+        instances.can_cancel = matches!(device, Device::Cpu(_));
         Ok(prepared.with(instances, device.info().clone(), failed.as_ref()))
     }
 }
@@ -220,7 +231,8 @@ fn build<S: Source + Clone + Send + 'static>(
             let device = match &place {
                 InstancePlace::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
                 InstancePlace::Cpu { threads, shared } => {
-                    Device::Cpu(Rc::new(Processor::new(*threads).sharing(shared.clone())))
+                    let processor = Processor::new(*threads).sharing(shared.clone());
+                    Device::Cpu(Rc::new(processor.yielding_after(LONGEST_STEP)))
                 }
             };
             let instance = load_alone(&device, Box::new(source.clone()), context, &options, &mut |_, _| ()).await?;

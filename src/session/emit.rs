@@ -40,7 +40,7 @@ pub trait Sink {
         ControlFlow::Continue(())
     }
 
-    /// Reports that a target on a server is still awaited. Breaks to abort.
+    /// Reports that the target is still awaited. Breaks to abort.
     fn waiting(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }

@@ -16,6 +16,8 @@ pub struct Run {
     pub stats: Stats,
     /// `true`: host work of a round overlaps with the device work of another.
     pub overlap: bool,
+    /// Tokens that were read for this attempt.
+    pub(super) num_read: usize,
     began: Instant,
 }
 
@@ -23,11 +25,51 @@ impl Run {
     /// Starts a run with no emitted tokens; `prompt` must not be empty.
     pub fn new(prompt: &[u32]) -> Self {
         let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
-        Self { tokens: prompt.to_vec(), stats, overlap: true, began: Instant::now() }
+        Self { tokens: prompt.to_vec(), stats, overlap: true, num_read: 0, began: Instant::now() }
+    }
+
+    /// Reads the first `len` tokens; those cached by an earlier call are reused. After an abort, the tokens read stay cached.
+    pub(super) async fn read_beginning(
+        &mut self,
+        target: &mut dyn Queue,
+        len: usize,
+        sink: &mut impl Sink,
+    ) -> Result<ControlFlow<()>> {
+        let started = Instant::now();
+        let (head, of) = (&self.tokens[..len], self.tokens.len() - 1);
+        let reused = target.keep_shared(head);
+        if self.stats.num_spec_steps == 0 {
+            self.stats.num_cached_tokens = reused - self.num_read.min(reused);
+            self.stats.num_cached_draft_tokens = target.draft_cached();
+        }
+        target.reserve(of - reused).await?;
+        let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
+        for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
+            match interruptible(sink, target.ends_when_dropped(), target.prefill(chunk)).await {
+                ControlFlow::Continue(read) => read?,
+                ControlFlow::Break(()) => {
+                    target.truncate(target.cached().len());
+                    flow = ControlFlow::Break(());
+                    break;
+                }
+            }
+            // This chunk may still be running on the device, so only the chunks before it are reported.
+            let done = submitted;
+            submitted += chunk.len();
+            if done > reused {
+                flow = sink.prefilled(done, of);
+            }
+            if flow.is_break() {
+                break;
+            }
+        }
+        self.stats.times.prefill += seconds(started);
+        self.num_read += submitted - reused;
+        Ok(flow)
     }
 
     /// Computes the total time and the speed of the run.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         let times = &mut self.stats.times;
         times.total = seconds(self.began);
         let first = self.stats.per_step_accepted.first().map_or(0, |first| first + 1);
@@ -81,6 +123,11 @@ impl Unemitted {
 
 fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
+}
+
+/// Awaits the work of a target. If dropping it `ends` it, the sink may break the wait.
+async fn interruptible<T>(sink: &mut impl Sink, ends: bool, work: impl Future<Output = T>) -> ControlFlow<(), T> {
+    if ends { unless_cancelled(sink, work).await } else { ControlFlow::Continue(work.await) }
 }
 
 /// Runs the decode loop: prefill, then draft, verify, accept and emit. It depends on neither GPU nor text, so tests run it on
@@ -202,33 +249,11 @@ impl<S: Sink> RoundLoop<'_, S> {
         }
     }
 
-    /// Reads all but the last token, which is pending; tokens cached by an earlier call are reused. After an abort, the tokens read
-    /// stay cached.
+    /// Reads all but the last token, which is pending.
     async fn prefill(&mut self) -> Result<(), Exit> {
         let Self { target, run, sink, .. } = self;
-        let started = Instant::now();
-        let head = &run.tokens[..run.tokens.len() - 1];
-        let reused = target.keep_shared(head);
-        if run.stats.num_spec_steps == 0 {
-            run.stats.num_cached_tokens = reused;
-            run.stats.num_cached_draft_tokens = target.draft_cached();
-        }
-        target.reserve(head.len() - reused).await?;
-        let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
-        for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
-            target.prefill(chunk).await?;
-            // This chunk may still be running on the device, so only the chunks before it are reported.
-            let done = submitted;
-            submitted += chunk.len();
-            if done > reused {
-                flow = sink.prefilled(done, head.len());
-            }
-            if flow.is_break() {
-                break;
-            }
-        }
-        run.stats.times.prefill += seconds(started);
-        self.prefilled = submitted - reused;
+        let flow = run.read_beginning(*target, run.tokens.len() - 1, *sink).await?;
+        self.prefilled = run.num_read;
         if flow.is_break() { Err(Exit::Aborted) } else { Ok(()) }
     }
 
@@ -339,18 +364,15 @@ impl<S: Sink> RoundLoop<'_, S> {
         Ok(())
     }
 
-    /// Awaits the round. If the target is on a server, the sink may break the wait.
+    /// Awaits the round. If dropping it ends its work, the sink may break the wait.
     async fn finish(&mut self, round: &Current) -> Result<Verified, Exit> {
         self.run.stats.times.host += seconds(self.finished) - round.waited;
-        let verified = if self.target.is_far() {
-            let ControlFlow::Continue(verified) = unless_cancelled(self.sink, self.target.finish()).await else {
-                self.target.truncate(round.before);
-                return Err(Exit::Aborted);
-            };
-            verified?
-        } else {
-            self.target.finish().await?
+        let ends = self.target.ends_when_dropped();
+        let ControlFlow::Continue(verified) = interruptible(self.sink, ends, self.target.finish()).await else {
+            self.target.truncate(round.before);
+            return Err(Exit::Aborted);
         };
+        let verified = verified?;
         verified.check(&self.draft)?;
         self.finished = Instant::now();
         let stats = &mut self.run.stats;

@@ -114,7 +114,7 @@ impl Single {
         out: &mut Emitter<'_>,
     ) -> Result<()> {
         let drafting = &call.options.drafting;
-        self.prompt_cache.turn_to(&mut *self.engine, &run.tokens).await?;
+        let branch = self.prompt_cache.turn_to(&mut *self.engine, &run.tokens).await?;
         self.engine.constrain(constraint.clone())?;
         self.engine.sample_by(&call.sampling)?;
         let read = self.engine.cached_of(&call.prompt);
@@ -125,6 +125,14 @@ impl Single {
         };
         if let Some(constraint) = constraint.filter(|_| drafting.speculation == Speculation::Auto) {
             drafter = Box::new(UnderConstraint::new(constraint, drafter));
+        }
+        run.num_read = 0;
+        if let Some(branch) = branch.filter(|_| run.tokens.len() < self.engine.capacity()) {
+            if run.read_beginning(&mut *self.engine, branch, out).await?.is_break() {
+                run.end();
+                return Ok(());
+            }
+            self.prompt_cache.keep(&mut *self.engine).await?;
         }
         rounds(&mut *self.engine, &mut *drafter, run, &call.ends, out).await
     }

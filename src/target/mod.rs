@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use std::future::poll_fn;
+use std::task::Poll;
 
 /// Maximum draft tokens of a round. With the target's own tokens they fit a readback of 256 bytes.
 pub const MAX_DRAFT: usize = 31;
@@ -202,6 +204,11 @@ pub trait Target {
     /// [`Target::cached`]. The latest rounds can be cut anywhere. Submitted rounds are discarded without waiting for them.
     fn truncate(&mut self, len: usize);
 
+    /// Returns the number of tokens that [`Target::truncate`] would keep.
+    fn cut_at(&self, len: usize) -> usize {
+        len.min(self.cached().len())
+    }
+
     /// Keeps what `text` shares with the cached tokens. Returns the number of kept tokens.
     fn keep_shared(&mut self, text: &[u32]) -> usize {
         self.truncate(self.cached_of(text));
@@ -253,6 +260,16 @@ pub trait Target {
     async fn finish(&mut self) -> Result<Verified>;
 }
 
+/// Yields once to the other tasks of the thread.
+pub async fn yield_now() {
+    let mut passed = false;
+    poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut passed, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
 /// Runs a whole round: catches up, submits and finishes.
 pub async fn run_round(target: &mut dyn Target, pending: u32, draft: &Draft) -> Result<Verified> {
     while matches!(draft, Draft::Model(1..)) && target.catch_up(pending).await? > 0 {}
@@ -287,6 +304,11 @@ pub trait Queue: Target {
     /// they are submitted ahead. Only plain rounds are.
     fn is_far(&self) -> bool {
         false
+    }
+
+    /// Returns true if dropping the future of [`Target::prefill`] or [`Target::finish`] ends its work. [`Target::truncate`] must follow.
+    fn ends_when_dropped(&self) -> bool {
+        self.is_far()
     }
 
     /// Works like [`Target::truncate`], except that a round submitted by [`Queue::repeat`] that begins at `len` continues.

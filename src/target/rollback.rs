@@ -153,16 +153,40 @@ impl Rollback {
     /// Reads `rows` tokens of a prompt from `position` on, at least 1: saves the state before the last one, in the slot for chunks with the
     /// earlier state.
     pub fn chunk(&mut self, position: usize, rows: usize) -> StatePass {
-        let Kept::States(states) = &mut self.0 else { return StatePass::default() };
-        let (slot, base) = states.begin(position);
+        let pass = self.begin_chunk(position, rows);
+        self.end_chunk(pass);
+        pass
+    }
+
+    /// Begins [`Rollback::chunk`]. Without [`Rollback::end_chunk`] the pass leaves no trace.
+    pub fn begin_chunk(&mut self, position: usize, rows: usize) -> StatePass {
         let end = position + rows;
-        let others = (states.rounds..states.slots.len()).filter(|other| *other != slot);
-        let save_slot = others.min_by_key(|other| states.slots[*other]).unwrap_or(states.rounds);
-        states.slots[save_slot] = Some(end - 1);
+        match &mut self.0 {
+            Kept::Anywhere => StatePass::default(),
+            Kept::Inputs { reach, first, .. } => {
+                *first = (*first).max(end.saturating_sub(*reach));
+                StatePass::default()
+            }
+            Kept::States(states) => {
+                let (slot, base) = states.begin(position);
+                let others = (states.rounds..states.slots.len()).filter(|other| *other != slot);
+                let save_slot = others.min_by_key(|other| states.slots[*other]).unwrap_or(states.rounds);
+                // The pass overwrites it layer by layer.
+                states.slots[save_slot] = None;
+                let Range { start, end: kept } = states.inputs;
+                states.inputs = start.max(end.saturating_sub(states.reach)).min(kept)..kept;
+                StatePass { slot, base, save_slot, save_at: Some(end - 1) }
+            }
+        }
+    }
+
+    /// Records that the pass of [`Rollback::begin_chunk`] was computed.
+    pub fn end_chunk(&mut self, pass: StatePass) {
+        let (Kept::States(states), Some(last)) = (&mut self.0, pass.save_at) else { return };
+        states.slots[pass.save_slot] = Some(last);
         // Inputs of the other rows are not kept.
-        let first = if rows == 1 && states.inputs.end == position { states.inputs.start } else { end - 1 };
-        states.inputs = first.max(end.saturating_sub(states.reach))..end;
-        StatePass { slot, base, save_slot, save_at: Some(end - 1) }
+        let first = if states.inputs.end == last { states.inputs.start } else { last };
+        states.inputs = first..last + 1;
     }
 
     /// Returns true if [`Rollback::settle`] is possible for a text of `len` tokens.

@@ -67,12 +67,13 @@ export const tests = {
   },
 
   async "chat completions tell logprobs, whole and streamed, and have several choices behind one prompt"() {
-    const { whole, parts, ids, refused } = await page.evaluate(async () => {
+    const { whole, read, parts, ids, refused } = await page.evaluate(async () => {
       const engine = engines.auto;
       const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
       const create = (more) => engine.chat.completions.create({ messages, max_tokens: 8, ...more });
       const asked = { n: 3, temperature: 1, seed: 5, logprobs: true, top_logprobs: 2 };
       const whole = await create(asked);
+      const read = engine.stats.num_prompt_tokens - engine.stats.num_cached_tokens;
       const parts = [];
       for await (const part of await create({ ...asked, stream: true, stream_options: { include_usage: true } })) parts.push(part);
       const ids = [];
@@ -80,8 +81,9 @@ export const tests = {
       const refused = await failed(create({ n: 2 }));
       for await (const part of await create({ n: 4, temperature: 1, max_tokens: 400, stream: true })) if (part.choices[0].delta.content) break;
       await engine.generate("Once", { max_new_tokens: 1 }).result;
-      return { whole, parts, ids, refused };
+      return { whole, read, parts, ids, refused };
     });
+    equal(read, 1, "the last choice read only the pending token");
     equal(
       whole.choices.map(({ index }) => index),
       [0, 1, 2],

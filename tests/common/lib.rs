@@ -24,10 +24,13 @@ use foretoken::internals::backend::gpu::{GpuBackend, GpuModel, RoundBuffers};
 use foretoken::internals::checkpoint;
 use foretoken::internals::gpu::{Gpu, GpuOptions};
 use foretoken::internals::model::{AttentionSpec, Blueprint, Capacity, HiddenStates, ModelSpec};
+use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::internals::weights::{Dtype, Folder, InMemory, Weights, narrow, widen};
 use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {
@@ -166,7 +169,7 @@ fn backends(gpu: &Rc<Gpu>, models: [(Blueprint, &Weights); 2]) -> [Box<dyn Backe
         let draft = GpuModel::load(gpu, &drafter, Some(own), &buffers, Some(&model), &mut |_| ()).await.unwrap();
         let mut on_gpu = GpuBackend::new(gpu, buffers.clone(), model, Some(draft)).unwrap();
         on_gpu.check_invariance().await.unwrap();
-        let processor = Rc::new(Processor::new(None));
+        let processor = Rc::new(Processor::new(None).yielding_after(Duration::ZERO));
         let model = CpuModel::load(&processor, &target, weights, None, &mut |_| ()).await.unwrap();
         let draft = CpuModel::load(&processor, &drafter, own, Some(&model), &mut |_| ()).await.unwrap();
         [Box::new(on_gpu) as Box<dyn Backend>, Box::new(CpuBackend::new(model, Some(draft)))]
@@ -186,7 +189,23 @@ pub fn kv_words(engine: &GpuBackend, layer: usize) -> Vec<u32> {
 
 /// Loads models from folders on the CPU, with all threads.
 pub fn cpu_engine(target: &Path, draft: Option<&Path>, capacity: Capacity) -> CpuBackend {
-    let processor = Rc::new(Processor::new(None));
+    cpu_engine_on(Processor::new(None), target, draft, capacity)
+}
+
+/// Loads models on the CPU with passes that yield after each step, so that [`yields`] can end them.
+pub fn yielding_engine(target: &Path, draft: Option<&Path>, capacity: Capacity) -> CpuBackend {
+    cpu_engine_on(Processor::new(None).yielding_after(Duration::ZERO), target, draft, capacity)
+}
+
+/// Polls `work` until it is complete, or has yielded `most` times, and drops it. Returns the times that it yielded.
+pub fn yields(work: impl Future, most: usize) -> usize {
+    let mut work = pin!(work);
+    let mut context = Context::from_waker(Waker::noop());
+    (0..most).take_while(|_| work.as_mut().poll(&mut context).is_pending()).count()
+}
+
+fn cpu_engine_on(processor: Processor, target: &Path, draft: Option<&Path>, capacity: Capacity) -> CpuBackend {
+    let processor = Rc::new(processor);
     let load = |folder: &Path| {
         let (blueprint, weights) = blueprint(folder, capacity);
         run(CpuModel::load(&processor, &blueprint, &weights, None, &mut |_| ())).unwrap()
@@ -255,8 +274,7 @@ impl Golden {
     }
 }
 
-pub fn plain(engine: &mut GpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
-    use foretoken::internals::target::{Draft, Target, run_round};
+pub fn plain(engine: &mut dyn Target, prompt: &[u32], count: usize) -> Vec<u32> {
     run(async {
         engine.truncate(0);
         let (pending, head) = prompt.split_last().unwrap();

@@ -13,5 +13,6 @@ mod prefill;
 mod range;
 mod recovery;
 mod rejection;
+mod several;
 mod shift;
 mod trained;

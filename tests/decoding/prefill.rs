@@ -1,11 +1,15 @@
 //! Prefill in chunks: the caller gets progress reports, and may abort.
 
 use common::{gpu, path, run};
+use foretoken::internals::backend::Device;
+use foretoken::internals::backend::cpu::Processor;
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::Folder;
 use foretoken::{FinishReason, GenerateOptions, Generation, LoadOptions, Prompt, Schedule, Speculation};
 use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
 
 const CHUNK: usize = 16;
 /// Tokens of the prompt: all but the last are read before the first round, in 13 chunks.
@@ -115,6 +119,42 @@ fn a_caller_may_break_off_at_every_chunk_and_what_was_read_stays_cached() {
             assert_eq!(again.stats.num_cached_tokens, cached);
             let by_draft = CHUNK * at.saturating_sub(12);
             assert_eq!(again.stats.num_cached_draft_tokens, by_draft.min(LENGTH - 1 - CLOSE_BEHIND));
+        }
+    }
+}
+
+/// On the CPU also within a chunk of the prompt, and within a round.
+#[test]
+fn a_caller_may_break_off_within_a_pass_on_the_cpu() {
+    let source = Folder::open(path("models/tales/draft")).unwrap();
+    let device = Device::Cpu(Rc::new(Processor::new(None).yielding_after(Duration::ZERO)));
+    let options = LoadOptions::new().max_context(256).prefill_chunk(CHUNK).prompt_cache_bytes(0);
+    let mut session =
+        run(Session::load(device, Box::new(source.clone()), Some(Box::new(source)), &options, &mut |_, _| ())).unwrap();
+    for options in [plain(), drafted()] {
+        let generate = |session: &mut Session, breaks_at: usize| {
+            session.engine_mut().truncate(0);
+            let (mut waits, mut chunks) = (0, 0);
+            let generation = run(session.generate(&prompt(5), &options, &mut |progress| {
+                waits += usize::from(progress == Progress::Waiting);
+                chunks += usize::from(matches!(progress, Progress::Prefill { .. }));
+                if waits == breaks_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            }));
+            (generation.unwrap(), waits, chunks, session.engine().cached().len())
+        };
+        let (expected, whole, _, _) = generate(&mut session, usize::MAX);
+        assert!(whole > 13 * 2 * 6, "{whole} steps of 13 chunks and two layers");
+        for at in (1..=whole).step_by(whole / 20) {
+            let (ended, waits, chunks, cached) = generate(&mut session, at);
+            assert_eq!((ended.finish_reason, waits), (FinishReason::Aborted, at));
+            assert!(expected.token_ids.starts_with(&ended.token_ids));
+            // Chunks that were read stay cached, and nothing else.
+            assert!(cached >= (LENGTH - 1).min(CHUNK * chunks) && cached < LENGTH + ended.token_ids.len());
+            let again = run(session.generate(&prompt(5), &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!(
+                (again.token_ids, again.stats.num_cached_tokens),
+                (expected.token_ids.clone(), cached.min(LENGTH - 1))
+            );
         }
     }
 }

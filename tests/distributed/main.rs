@@ -1,5 +1,6 @@
 //! Speculation with several targets: simulated, on threads, on servers.
 
+mod cancelled;
 mod cluster;
 mod dsi;
 mod parallel;

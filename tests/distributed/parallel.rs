@@ -2,9 +2,8 @@
 
 use async_trait::async_trait;
 use common::foreign::Foreign;
-use common::{Tales, engine, gpu, path, run, within};
+use common::{Tales, engine, gpu, path, run, within, yielding_engine};
 use foretoken::dsi::{Feed, TaskId};
-use foretoken::internals::backend::cpu;
 use foretoken::internals::backend::gpu::GpuBackend;
 use foretoken::internals::backend::server::Later;
 use foretoken::internals::gpu::GpuOptions;
@@ -78,14 +77,8 @@ fn tales(which: &'static str) -> Build {
     Box::new(move || Ok(Box::new(load(which))))
 }
 
-/// Returns the draft model on the CPU.
-fn beside() -> Build {
-    Box::new(|| {
-        let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
-        let model =
-            run(cpu::CpuModel::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, None, &mut |_| ()))?;
-        Ok(Box::new(cpu::CpuBackend::new(model, None)))
-    })
+fn on_cpu(which: &'static str) -> Build {
+    Box::new(move || Ok(Box::new(yielding_engine(&path("models/tales").join(which), None, Tales::capacity()))))
 }
 
 fn ends() -> Vec<u32> {
@@ -132,9 +125,17 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
             texts.push((prompt, way, expected));
         }
         drop(alone);
-        for (sp_degree, draft) in [(1, tales("draft")), (1, beside()), (2, tales("draft")), (3, beside())] {
-            let targets = (0..sp_degree).map(|_| tales("target")).collect();
-            let (mut servers, failed) = ThreadInstances::start(targets, Some(draft)).unwrap();
+        type BuildOf = fn(&'static str) -> Build;
+        let places: [(usize, [BuildOf; 2]); 5] = [
+            (1, [tales, tales]),
+            (1, [tales, on_cpu]),
+            (2, [tales, tales]),
+            (3, [tales, on_cpu]),
+            (2, [on_cpu, on_cpu]),
+        ];
+        for (sp_degree, [target, draft]) in places {
+            let targets = (0..sp_degree).map(|_| target("target")).collect();
+            let (mut servers, failed) = ThreadInstances::start(targets, Some(draft("draft"))).unwrap();
             assert_eq!((failed, servers.sp_degree(), servers.has_drafter()), (None, sp_degree, true));
             let mut accepted = 0;
             for (turn, lookahead) in [1, 3, 5].into_iter().enumerate() {

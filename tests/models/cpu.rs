@@ -4,7 +4,7 @@ use common::blocks::random_blocks;
 use common::lab::Random;
 use common::reference;
 use common::scenario::Scenario;
-use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
+use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, plain, run};
 use foretoken::internals::backend::Backend;
 use foretoken::internals::backend::cpu::{
     CpuBackend, CpuModel, DistributedMatrix, Matrix, MatrixOp, Others, Processor, Question, Rows, Share, Threads, Words,
@@ -23,18 +23,6 @@ const BOUND: f32 = 2e-4;
 fn model(folder: &Path, dtype: WeightDtype) -> CpuModel {
     let (blueprint, weights) = blueprint_as(folder, capacity(), dtype);
     run(CpuModel::load(&Rc::new(Processor::new(None)), &blueprint, &weights, None, &mut |_| ())).unwrap()
-}
-
-fn plain(engine: &mut CpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
-    engine.truncate(0);
-    run(engine.prefill(&prompt[..prompt.len() - 1])).unwrap();
-    let mut pending = prompt[prompt.len() - 1];
-    let mut ids = Vec::new();
-    for _ in 0..count {
-        pending = run(run_round(engine, pending, &Draft::Tokens(Vec::new()))).unwrap().ids[0];
-        ids.push(pending);
-    }
-    ids
 }
 
 #[test]

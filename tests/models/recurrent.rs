@@ -1,10 +1,11 @@
 //! Recurrent state: a text has the same bits after any rollback, copy or restart, as a target and as a draft model, on every device.
 
 use common::scenario::Scenario;
-use common::{capacity, cpu_engine, engine, gpu, path, run};
+use common::{capacity, cpu_engine, engine, gpu, path, run, yielding_engine, yields};
 use foretoken::internals::backend::Backend;
+use foretoken::internals::backend::cpu::CpuBackend;
 use foretoken::internals::model::Capacity;
-use foretoken::internals::target::{Draft, run_round};
+use foretoken::internals::target::{Draft, Target, run_round};
 use foretoken::{LookupRule, Schedule};
 use std::path::{Path, PathBuf};
 
@@ -191,4 +192,52 @@ fn a_copy_of_a_conversation_goes_on() {
         assert_eq!(kept, checkpoint, "{what}: a copy has the state before its last token, and that of checkpoints");
         assert!(bits(backend, &text[kept..], 7) == expected[kept..], "{what}: saved");
     });
+}
+
+/// It begins to read tokens of another text, in a chunk longer than the rings of recurrent state too, or to verify them.
+#[test]
+fn a_pass_that_ends_half_way_leaves_no_trace() {
+    let attention = ["llama-gqa-tied", "mistral-window"].map(|name| path("tests/golden/models").join(name));
+    for folder in folders().into_iter().chain(attention) {
+        for chunk in [CHUNK, 160] {
+            let mut backend = yielding_engine(&folder, None, Capacity { prefill_chunk: chunk, ..capacity() });
+            let (text, other) = (text(230), text(250 + chunk).split_off(250));
+            let expected = alone(&mut backend, &text);
+            // Tokens that are cached before, the last ones by rounds, and tokens that are forgotten after it.
+            for (cached, by_rounds, forgotten) in [(0, 0, 0), (70, 0, 1), (130, 9, 0), (197, 12, 40)] {
+                type Way = fn(&mut CpuBackend, &[u32], usize) -> usize;
+                let ways: [Way; 3] = [
+                    |backend, other, most| yields(backend.prefill(&other[..1]), most),
+                    |backend, other, most| yields(backend.prefill(other), most),
+                    |backend, other, most| {
+                        yields(run_round(backend, other[0], &Draft::Tokens(other[1..CHUNK].to_vec())), most)
+                    },
+                ];
+                for (way, begin) in ways.into_iter().enumerate() {
+                    let what = format!("{}, {chunk} rows, {cached} tokens, way {way}", folder.display());
+                    let continues = |backend: &mut CpuBackend, most: usize| {
+                        backend.truncate(0);
+                        run(backend.prefill(&text[..cached - by_rounds])).unwrap();
+                        for token in &text[cached - by_rounds..cached] {
+                            run(run_round(backend, *token, &Draft::Tokens(Vec::new()))).unwrap();
+                        }
+                        assert_eq!(backend.cached(), &text[..cached], "{what}");
+                        begin(backend, &other, most)
+                    };
+                    let whole = continues(&mut backend, usize::MAX);
+                    assert!(whole > backend.spec().unwrap().layers.len(), "{what}: {whole} steps");
+                    for most in [1, whole / 2, whole] {
+                        assert_eq!(continues(&mut backend, most), most, "{what}");
+                        backend.truncate(cached);
+                        let kept = backend.cached().len();
+                        assert!(kept == cached || has_states(&backend) && kept + 64 > cached, "{what}: {kept}");
+                        backend.truncate(cached - forgotten);
+                        let kept = backend.cached().len();
+                        let end = cached - forgotten + 12;
+                        assert!(bits(&mut backend, &text[kept..end], 5) == expected[kept..end], "{what}: {most} steps");
+                    }
+                }
+            }
+        }
+    }
 }

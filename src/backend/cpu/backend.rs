@@ -41,7 +41,7 @@ impl Backend for CpuBackend {
         let mut all = Vec::new();
         for chunk in tokens.chunks(rows.max(1)) {
             let states = self.rollback.chunk(self.cached.len(), chunk.len());
-            let logits = self.target.forward(chunk, self.cached.len(), states, 0..chunk.len())?;
+            let logits = self.target.pass(chunk, self.cached.len(), states, 0..chunk.len(), usize::MAX)?.logits;
             (0..logits.len()).for_each(|row| all.extend_from_slice(logits.row(row)));
             self.cached.extend_from_slice(chunk);
         }
@@ -56,7 +56,7 @@ impl Backend for CpuBackend {
             self.turn.give().await;
             let first = unwanted.saturating_sub(at * self.prefill_chunk()).min(chunk.len());
             let states = self.rollback.chunk(self.cached.len(), chunk.len());
-            let hidden = self.target.hidden(chunk, self.cached.len(), states, first..chunk.len())?;
+            let hidden = self.target.pass(chunk, self.cached.len(), states, first..chunk.len(), 1)?.normed;
             (0..hidden.len()).for_each(|row| all.extend_from_slice(hidden.row(row)));
             self.cached.extend_from_slice(chunk);
         }

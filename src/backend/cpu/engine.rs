@@ -2,6 +2,7 @@
 
 use super::model::CpuModel;
 use super::parts::for_each_part;
+use super::pass::CpuPass;
 use super::rows::Rows;
 use super::turn::Turn;
 use crate::backend::{drafting, rollback};
@@ -34,6 +35,7 @@ impl CpuBackend {
     /// Creates an engine that decodes greedily until [`Target::sample_by`].
     pub fn new(target: CpuModel, draft: Option<CpuModel>) -> Self {
         let drafting = drafting(draft.as_ref().map(CpuModel::blueprint));
+        let turn = Turn::new(target.processor().longest_wait);
         Self {
             rollback: rollback(target.blueprint()),
             target,
@@ -44,7 +46,7 @@ impl CpuBackend {
             drafting,
             submitted: None,
             least_acceptance: 0.0,
-            turn: Turn::new(),
+            turn,
         }
     }
 
@@ -97,7 +99,8 @@ impl CpuBackend {
                     let (last, masks) = (tokens.len() - 1, vec![at_once.mask_token; at_once.rows(count) - 1]);
                     let first = last + at_once.skipped;
                     let read = [tokens, &masks].concat();
-                    let [rows, normed] = model.forward_with_hidden(&read, position, states, first..first + count)?;
+                    let CpuPass { logits: rows, normed, .. } =
+                        model.pass(&read, position, states, first..first + count, usize::MAX)?;
                     let (mut guesses, mut before, mut reached) = (Vec::<(u32, bool)>::new(), tokens[last], 1.0);
                     for row in 0..count {
                         let mut logits = rows.part(row..row + 1);
@@ -124,7 +127,7 @@ impl CpuBackend {
             None => {
                 let step = async |position, tokens: &[u32], states| {
                     let last = tokens.len() - 1;
-                    let rows = model.forward(tokens, position, states, last..last + 1)?;
+                    let rows = model.pass(tokens, position, states, last..last + 1, usize::MAX)?.logits;
                     let (id, is_likely, goes_on) = choose_next(rows.row(0), position + last)?;
                     Ok((id, is_likely && goes_on))
                 };
@@ -207,6 +210,10 @@ impl Target for CpuBackend {
         self.drafting.truncate(self.cached.len());
     }
 
+    fn cut_at(&self, len: usize) -> usize {
+        self.rollback.clone().cut(self.cached.len(), len)
+    }
+
     fn prefill_chunk(&self) -> usize {
         self.target.blueprint().capacity.prefill_chunk
     }
@@ -217,8 +224,10 @@ impl Target for CpuBackend {
         for chunk in tokens.chunks(self.prefill_chunk()) {
             self.turn.give().await;
             self.read_due(chunk.len())?;
-            let states = self.rollback.chunk(self.cached.len(), chunk.len());
-            self.target.forward(chunk, self.cached.len(), states, 0..0)?;
+            let position = self.cached.len();
+            let states = self.rollback.begin_chunk(position, chunk.len());
+            self.target.forward(chunk, position, states, 0..0, &mut self.turn).await?;
+            self.rollback.end_chunk(states);
             self.cached.extend_from_slice(chunk);
         }
         Ok(())
@@ -253,7 +262,7 @@ impl Target for CpuBackend {
         }
         let rows = [&[pending], &tokens[..]].concat();
         let states = self.rollback.round(position);
-        let logits = self.target.forward(&rows, position, states, 0..rows.len())?;
+        let logits = self.target.forward(&rows, position, states, 0..rows.len(), &mut self.turn).await?;
         self.rollback.computed(states.saved(), position, rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         let logprobs = self.logprobs(&logits, &ids, &tokens);
@@ -262,4 +271,8 @@ impl Target for CpuBackend {
     }
 }
 
-impl Queue for CpuBackend {}
+impl Queue for CpuBackend {
+    fn ends_when_dropped(&self) -> bool {
+        true
+    }
+}

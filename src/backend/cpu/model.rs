@@ -5,11 +5,12 @@ use super::delta::DeltaStates;
 use super::experts;
 use super::kept::KeptRows;
 use super::layer::{History, LayerState};
-use super::pass::{ACTIVATIONS, CpuPass, activations, need_room};
+use super::pass::{ACTIVATIONS, CpuPass, PassInParts, activations, need_room};
 use super::processor::Processor;
 use super::rows::Rows;
 use super::steps::{CpuMemory, Matrices};
 use super::threads::{DistributedMatrix, Full};
+use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::model::{
     self, AttentionSpec, Blueprint, DeltaHistory, HiddenStates, LayerSpec, MatrixPlan, Mixer, ModelSpec, Op,
@@ -217,40 +218,30 @@ impl CpuModel {
         }
     }
 
-    /// Reads `tokens` after the first `position` cached positions and drops later ones. Returns the logits after the wanted tokens
-    /// [wanted, vocab].
-    ///
-    /// # Errors
-    /// [`Error::OutOfGpuMemory`] if the positions or the rows do not fit.
-    pub fn forward(
+    /// Returns the logits of [`Self::pass`], and lets other tasks run when `turn` is due. If the future is dropped, what is cached before
+    /// `position` stays.
+    pub(super) async fn forward(
         &mut self,
         tokens: &[u32],
         position: usize,
         states: StatePass,
         wanted: Range<usize>,
+        turn: &mut Turn,
     ) -> Result<Rows> {
-        Ok(self.pass(tokens, position, states, wanted, usize::MAX)?.logits)
-    }
-
-    /// Does the same, and also returns the hidden states after the final norm [wanted, hidden].
-    pub(super) fn forward_with_hidden(
-        &mut self,
-        tokens: &[u32],
-        position: usize,
-        states: StatePass,
-        wanted: Range<usize>,
-    ) -> Result<[Rows; 2]> {
-        let pass = self.pass(tokens, position, states, wanted, usize::MAX)?;
-        Ok([pass.logits, pass.normed])
+        let mut parts = self.begin_pass(tokens, position, states, wanted, usize::MAX)?;
+        while !self.advance(&mut parts, Some(turn)) {
+            turn.give().await;
+        }
+        Ok(parts.pass.logits)
     }
 
     /// Reads `tokens`, or the target's hidden states at their positions, for later passes.
     ///
     /// # Errors
-    /// As [`Self::forward`].
+    /// As [`Self::pass`].
     pub fn read_text(&mut self, tokens: &[u32], position: usize, states: StatePass) -> Result<()> {
         if self.blueprint.plan.context.is_empty() {
-            return self.forward(tokens, position, states, 0..0).map(drop);
+            return self.pass(tokens, position, states, 0..0, 0).map(drop);
         }
         if tokens.is_empty() {
             return Ok(());
@@ -284,11 +275,6 @@ impl CpuModel {
         need_room(ACTIVATIONS, activations(blueprint, rows, wanted, positions))
     }
 
-    /// Does the same, but returns the hidden states after the final norm [wanted, hidden].
-    pub fn hidden(&mut self, tokens: &[u32], position: usize, states: StatePass, wanted: Range<usize>) -> Result<Rows> {
-        Ok(self.pass(tokens, position, states, wanted, 1)?.normed)
-    }
-
     /// Corrects the logits of a row by the token before it, if there is a Markov head. Returns the drafter's confidence, if it has one.
     /// `normed`: hidden states after the final norm.
     pub(super) fn correct(&mut self, before: u32, normed: &Rows, row: usize, logits: &mut Rows) -> Option<f32> {
@@ -319,8 +305,12 @@ impl CpuModel {
         });
     }
 
-    /// Runs all layers and, for the wanted rows, the first `steps` operations of the head.
-    fn pass(
+    /// Reads `tokens` after the first `position` cached positions and drops later ones. For the wanted rows also runs the first `steps`
+    /// operations of the head.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`] if the positions or the rows do not fit.
+    pub(super) fn pass(
         &mut self,
         tokens: &[u32],
         position: usize,
@@ -328,39 +318,68 @@ impl CpuModel {
         wanted: Range<usize>,
         steps: usize,
     ) -> Result<CpuPass> {
+        let mut parts = self.begin_pass(tokens, position, states, wanted, steps)?;
+        self.advance(&mut parts, None);
+        Ok(parts.pass)
+    }
+
+    /// Prepares [`Self::pass`].
+    fn begin_pass<'a>(
+        &mut self,
+        tokens: &'a [u32],
+        position: usize,
+        states: StatePass,
+        wanted: Range<usize>,
+        steps: usize,
+    ) -> Result<PassInParts<'a>> {
         self.make_room(position, tokens.len(), wanted.len())?;
-        let Self { processor, blueprint, memory } = self;
-        let Blueprint { spec, plan, .. } = &*blueprint;
+        let spec = &self.blueprint.spec;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = CpuPass { residual, states, ..CpuPass::default() };
-        let kept = memory.kept.clone();
-        // It reads hidden states and then its own.
-        let is_mtp = matches!(spec.hidden_states, HiddenStates::Read { .. } | HiddenStates::Latest { .. });
-        match (&kept, &spec.hidden_states) {
-            (Some(kept), _) if is_mtp => pass.kept = kept.rows(position, tokens.len()),
+        match (&self.memory.kept, &spec.hidden_states) {
+            // It reads hidden states and then its own.
+            (Some(kept), HiddenStates::Read { .. } | HiddenStates::Latest { .. }) => {
+                pass.kept = kept.rows(position, tokens.len());
+            }
             (_, HiddenStates::Kept { after }) if !after.is_empty() => {
                 pass.kept = Rows::new(tokens.len(), spec.kept_width());
             }
             _ => {}
         }
-        Ok(processor.run_in_pool(|| {
-            for op in plan.body.iter().chain(&plan.kept) {
-                memory.run_op(op, spec, tokens, position, &mut pass);
+        Ok(PassInParts { tokens, position, wanted, steps, done: 0, pass })
+    }
+
+    /// Continues a pass until `turn` is due. Returns true if the pass is complete.
+    fn advance(&mut self, parts: &mut PassInParts<'_>, turn: Option<&Turn>) -> bool {
+        let Self { processor, blueprint, memory } = self;
+        let Blueprint { spec, plan, .. } = &*blueprint;
+        let PassInParts { tokens, position, wanted, steps, done, pass } = parts;
+        let (position, wanted) = (*position, wanted.clone());
+        let kept = memory.kept.clone();
+        processor.run_in_pool(|| {
+            for op in plan.body.iter().chain(&plan.kept).skip(*done) {
+                memory.run_op(op, spec, tokens, position, pass);
+                *done += 1;
+                if turn.is_some_and(Turn::is_due) {
+                    return false;
+                }
             }
             if let (Some(kept), HiddenStates::Kept { .. }) = (&kept, &spec.hidden_states) {
                 kept.replace(position, &pass.kept);
             }
             if !wanted.is_empty() {
                 pass.residual = pass.residual.part(wanted.clone());
-                let head = plan.head.iter().take(steps);
-                head.for_each(|op| memory.run_op(op, spec, tokens, position, &mut pass));
-                if let (Some(kept), true) = (&kept, is_mtp) {
+                let head = plan.head.iter().take(*steps);
+                head.for_each(|op| memory.run_op(op, spec, tokens, position, pass));
+                if let (Some(kept), HiddenStates::Read { .. } | HiddenStates::Latest { .. }) =
+                    (&kept, &spec.hidden_states)
+                {
                     kept.replace(position + wanted.start + 1, &pass.kept);
                 }
             } else {
                 pass.normed = Rows::default();
             }
-            pass
-        }))
+            true
+        })
     }
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::{Blueprint, HiddenRows, LayerSpec, Op};
 use crate::target::StatePass;
 use std::hint::black_box;
+use std::ops::Range;
 
 /// Activations of a pass, and the recurrent states that it reads and writes.
 #[derive(Default)]
@@ -35,6 +36,20 @@ pub(super) struct CpuPass {
     pub confidence: Option<f32>,
     pub logits: Rows,
     pub states: StatePass,
+}
+
+/// A pass that is computed in parts.
+pub(super) struct PassInParts<'a> {
+    pub tokens: &'a [u32],
+    /// Position of the first token.
+    pub position: usize,
+    /// Rows with logits.
+    pub wanted: Range<usize>,
+    /// Operations of the head that these rows need.
+    pub steps: usize,
+    /// Operations of the layers that are done.
+    pub done: usize,
+    pub pass: CpuPass,
 }
 
 impl CpuPass {

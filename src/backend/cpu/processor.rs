@@ -7,10 +7,16 @@ use super::threads::Others;
 use super::{parts, simd};
 use crate::gpu::DeviceInfo;
 use std::fmt;
+use std::time::Duration;
+
+/// Longest time that other tasks of the thread wait. In a page, a pause may last 4 ms, because browsers delay consecutive timers.
+const LONGEST_WAIT: Duration = Duration::from_millis(if cfg!(target_arch = "wasm32") { 100 } else { 50 });
 
 /// The CPU, with the threads that compute.
 pub struct Processor {
     info: DeviceInfo,
+    /// Longest time that other tasks of the thread wait for a pass.
+    pub(super) longest_wait: Duration,
     /// Pool of a requested size; `None`: rayon's global pool.
     #[cfg(not(target_arch = "wasm32"))]
     pool: Option<rayon::ThreadPool>,
@@ -45,7 +51,7 @@ impl Processor {
     pub fn new(threads: Option<usize>) -> Self {
         // If the system refuses the threads, all cores compute.
         let pool = threads.and_then(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
-        let mut processor = Self { info: info(0), pool, shared: Matrices::new() };
+        let mut processor = Self { info: info(0), longest_wait: LONGEST_WAIT, pool, shared: Matrices::new() };
         processor.info = info(processor.threads());
         processor
     }
@@ -62,10 +68,17 @@ impl Processor {
         Self { shared, ..self }
     }
 
+    /// Lets other tasks of the thread run after this time, between two steps of a pass.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn yielding_after(self, longest_wait: Duration) -> Self {
+        Self { longest_wait, ..self }
+    }
+
     /// Creates a device of this thread and `others`.
     #[cfg(target_arch = "wasm32")]
     pub fn new(others: Option<Others>) -> Self {
-        Self { info: info(parts::threads() + others.as_ref().map_or(0, |others| others.others())), others }
+        let threads = parts::threads() + others.as_ref().map_or(0, |others| others.others());
+        Self { info: info(threads), longest_wait: LONGEST_WAIT, others }
     }
 
     /// Returns the device's description.

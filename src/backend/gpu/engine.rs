@@ -184,6 +184,10 @@ impl Target for GpuBackend {
         }
     }
 
+    fn cut_at(&self, len: usize) -> usize {
+        self.rollback.clone().cut(self.cached.len(), len)
+    }
+
     fn prefill_chunk(&self) -> usize {
         self.target.chunk()
     }
