@@ -31,6 +31,7 @@ const MODULES = [
   "instance-workers",
   "loading",
   "model-files",
+  "normalization",
   "openai",
   "opfs",
   "options",

@@ -60,7 +60,38 @@ export async function find({ phrases, block, patterns, rust }) {
   return { patterns: found, rust: rust.map(([pattern, text]) => [pattern, text, [...matches(compile(pattern), text, 2 ** 32 - 1)]]) };
 }
 
+/** Normalises all characters, as tests/golden/tokenizers.py does. It runs in a page. Returns a digest per form, and changes of some texts. */
+export async function normalizeAll(forms) {
+  const { isMark, normalize } = await import("/normalization.js");
+  const lines = [];
+  for (let start = 0; start < 0xe0200; start += 256) {
+    if ((start >= 0xd800 && start < 0xe000) || (start >= 0x33500 && start < 0xe0000)) continue;
+    const texts = Array.from({ length: 256 }, (_, at) => `a\u0345${String.fromCodePoint(start + at)}\u0334\u0301`);
+    lines.push(texts.join(""));
+  }
+  const normal = (text, form) => {
+    const pairs = normalize(text, form);
+    return pairs ? [...pairs].map((code, at) => (at % 2 ? "" : String.fromCodePoint(code))).join("") : text;
+  };
+  const withoutMarks = (text) => [...text].filter((character) => !isMark(character)).join("");
+  const digests = forms.map(async (form) => {
+    const text = lines.map((line) => (form === "StripAccents" ? withoutMarks(line) : normal(line, form))).join("\n");
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+    return [form, [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("")];
+  });
+  const changes = (text, form) => normalize(text, form) && [...normalize(text, form)];
+  return [Object.fromEntries(await Promise.all(digests)), changes("e\u0301b", "NFC"), changes("\u00e9b", "NFD"), changes("\u00e9b", "NFC")];
+}
+
 export const tests = {
+  async "normal forms of all characters are those of the native crate"() {
+    const page = await open();
+    const [forms, composed, decomposed, same] = await page.evaluate(normalizeAll, Object.keys(golden.forms));
+    equal(forms, golden.forms, "normal forms");
+    equal([composed, decomposed, same], [[0xe9, -1, 0x62, 0], [0x65, 0, 0x301, 1, 0x62, 0], undefined], "changes");
+    await page.close();
+  },
+
   async "patterns of published tokenizers, and those that Rust means otherwise, find what they find natively"() {
     const page = await open();
     const { patterns, rust } = await page.evaluate(find, golden);

@@ -12,6 +12,7 @@ from pathlib import Path
 # Python would import this file, which has the same name, instead of the library.
 sys.path.pop(0)
 from tokenizers import Regex, Tokenizer
+from tokenizers.normalizers import NFC, NFD, NFKC, NFKD, StripAccents
 from tokenizers.pre_tokenizers import Split, Whitespace
 
 PHRASES = """The quick brown fox ¦jumps over the lazy dog.¦ it's¦ we'LL¦ I'm¦  ¦   ¦\\n¦\\n\\n¦\\r\\n¦\\t¦\\t\\t¦ \\n ¦\\u00a0¦\\u200d¦\\ufeff¦\\u2028
@@ -115,9 +116,17 @@ def found(name, pattern):
     return fnv(piece.encode() + b"\xff" for line in lines for piece, _ in splitter.pre_tokenize_str(line))
 
 
+def normal(normalizer):
+    """Returns the SHA-256 of all normalised characters, each after a letter and a mark and before two marks, in lines of 256."""
+    line = lambda start: "".join(f"a\u0345{chr(at)}\u0334\u0301" for at in range(start, start + 256))
+    starts = [start for start in (*range(0, 0x33500, 256), *range(0xE0000, 0xE0200, 256)) if not 0xD800 <= start < 0xE000]
+    return hashlib.sha256("\n".join(normalizer.normalize_str(line(start)) for start in starts).encode()).hexdigest()
+
+
+forms = {form.__name__: normal(form()) for form in (NFC, NFD, NFKC, NFKD, StripAccents)}
 patterns = {name: [pattern, found(name, pattern)] for name, pattern in PATTERNS.items()}
 names = {folder.name: facts(folder) for folder in sorted(Path(sys.argv[1]).iterdir()) if folder.is_dir()}
-print('{"made_by": "tokenizers.py",\n"block": %d,\n"phrases": %s,\n"patterns": {' % (BLOCK, json.dumps(PHRASES)))
+print('{"made_by": "tokenizers.py",\n"block": %d,\n"phrases": %s,\n"forms": %s,\n"patterns": {' % (BLOCK, json.dumps(PHRASES), json.dumps(forms)))
 print(",\n".join("%s: %s" % (json.dumps(name), json.dumps(found)) for name, found in patterns.items()) + '},\n"rust": [')
 print(",\n".join(map(json.dumps, RUST)) + '],\n"tokenizers": {')
 print(",\n".join("%s: %s" % (json.dumps(name), json.dumps(found)) for name, found in names.items()) + "}}")

@@ -21,7 +21,7 @@ const FILES = [
   `).map((name) => `${name}.js`),
   ...names(`
     answers cache chat chunks conversation downloader engine error error-hints foretoken grammar http instance instance-workers loading
-    model-files oniguruma opfs options patterns queue saved-chats server-files shared-name start-worker storage threads tools worker
+    model-files normalization oniguruma opfs options patterns queue saved-chats server-files shared-name start-worker storage threads tools worker
   `).map((name) => `../${name}.js`),
   isRelaxed ? "../relaxed_bg.wasm" : "../foretoken_bg.wasm",
   "../grammar_bg.wasm",
