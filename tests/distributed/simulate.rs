@@ -124,13 +124,13 @@ fn distributed_speculation_is_never_slower_than_plain_or_sequential() {
 
 #[test]
 fn the_chosen_patience_is_nearly_the_best() {
-    let draws = draws(400);
+    let draws = draws(200);
     for (drafter, acceptance) in cells().step_by(3) {
         for lookahead in [2, 10] {
             let cell = cell(drafter, acceptance, lookahead, 1);
             let mean = |patience| {
                 let times = draws.agreements(acceptance).map(|text| dsi(&cell, patience, &text, &mut ()).unwrap());
-                times.sum::<f64>() / 400.0
+                times.sum::<f64>() / 200.0
             };
             let best = (0..=lookahead).map(mean).fold(f64::INFINITY, f64::min);
             let chosen = mean(cell.patience());
