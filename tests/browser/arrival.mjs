@@ -115,10 +115,11 @@ export const tests = {
     equal(together, 2, "lanes that replay at the same time");
     check(jumped < 0.02, `layout shift ${jumped}`);
     const { speculative, plain } = await report(page);
-    check(
-      !flashed === (speculative.num_draft_tokens === speculative.num_accepted_draft_tokens),
-      `${flashed} wrong guesses were seen: ${JSON.stringify(speculative.per_step_drafted)}`,
-    );
+    const { per_step_drafted: drafted, per_step_accepted: accepted } = speculative;
+    const wrong = drafted.map((count, round) => count - accepted[round]);
+    // The final text replaces the guesses of the last round, perhaps before they were seen.
+    if (wrong.slice(0, -1).some(Boolean)) check(flashed > 0, `no wrong guess was seen: ${JSON.stringify(wrong)}`);
+    if (!wrong.some(Boolean)) equal(flashed, 0, "wrong guesses");
     check(texts[1].startsWith(texts[0].slice(0, 60)) && /daughter|her parents/.test(texts[0]), texts.join(" | "));
     check(/the same 12 tokens/i.test(await text(page, "claim")) && /^Replayed/.test(await said(page)), await text(page, "claim"));
     equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [12, 12], "tokens");
