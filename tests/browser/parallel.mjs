@@ -62,7 +62,7 @@ const same = ({ text, token_ids, streamed }, expected, what) => {
 };
 
 export const tests = {
-  async "two targets and a draft model write the text of one, greedy and sampled, by model and by lookup"() {
+  async "two targets and a draft model write the text of one, greedy and sampled, by model, by lookup and by both"() {
     await workers(4, "the text, two targets, the draft model");
     const most = {};
     for (const { phase, model, file, loaded, total } of reports) {
@@ -76,6 +76,7 @@ export const tests = {
       [OPTIONS, greedy],
       [{ ...SAMPLED, num_assistant_tokens: 3, num_assistant_tokens_schedule: "constant" }, sampled],
       [{ ...OPTIONS, drafter: "lookup" }, greedy],
+      [{ ...OPTIONS, drafter: "chain" }, greedy],
       [{ ...SAMPLED, speculation: "off" }, sampled],
     ]) {
       const what = JSON.stringify(way);
@@ -157,7 +158,7 @@ export const tests = {
     const errors = await page.evaluate(
       async (prompt) => [
         await failed(two.generate(prompt, { do_sample: true, acceptance: "rejection" }).result),
-        await failed(two.generate(prompt, { drafter: "chain" }).result),
+        await failed(two.generate(prompt, { drafter: "suffix" }).result),
         await failed(two.generate([1e6]).result),
         await failed(two.generate(Array(300).fill(5)).result),
         await failed(Engine.load(TALES, { sp_degree: 9 })),
