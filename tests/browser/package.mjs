@@ -168,7 +168,7 @@ const like = (said, wanted) => check(wanted.test(said), `${said} instead of ${wa
  * before a page has left. It answers each question with the counts.
  */
 function gate() {
-  const { setTimeout } = globalThis;
+  const { setTimeout, clearTimeout } = globalThis;
   const { postMessage } = MessagePort.prototype;
   const request = navigator.locks.request.bind(navigator.locks);
   const channel = new BroadcastChannel("gate");
@@ -181,7 +181,15 @@ function gate() {
     tokens += message.event?.tokens?.length ?? 0;
     postMessage.call(this, message);
   };
-  globalThis.setTimeout = (callback, ...rest) => (closed && tokens ? held.push(callback) : setTimeout(callback, ...rest));
+  globalThis.setTimeout = (callback, ...rest) => {
+    if (!closed || !tokens) return setTimeout(callback, ...rest);
+    held.push(callback);
+    return callback;
+  };
+  globalThis.clearTimeout = (timer) => {
+    if (held.includes(timer)) held.splice(held.indexOf(timer), 1);
+    else clearTimeout(timer);
+  };
   const open = () => {
     closed = false;
     for (const callback of held.splice(0)) setTimeout(callback);

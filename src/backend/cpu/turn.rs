@@ -22,13 +22,14 @@ impl Turn {
         self.last.elapsed() >= self.longest
     }
 
-    /// Lets other tasks run first if they have waited for the longest time.
+    /// Lets tasks run first that are ready, such as one that passes on tokens; in a page messages too if they have waited for the longest
+    /// time.
     pub async fn give(&mut self) {
         if self.is_due() {
             #[cfg(target_arch = "wasm32")]
             gloo_timers::future::TimeoutFuture::new(0).await;
-            yield_now().await;
             self.last = Instant::now();
         }
+        yield_now().await;
     }
 }
