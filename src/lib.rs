@@ -143,8 +143,6 @@
 //! | `grammar` | constrained texts: JSON schemas, regular expressions, grammars |
 //! | `remote` | targets on vLLM or SGLang servers ([`EngineBuilder::target_url`]) |
 
-#![forbid(unsafe_code)]
-
 mod backend;
 mod cancel;
 mod checkpoint;

@@ -3,19 +3,23 @@
 
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 mod dots;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "no crate has safe functions for these instructions")]
+mod vnni;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::simd::{mul_add, unroll};
+use super::simd::{arch, mul_add, unroll};
 use bytemuck::Zeroable;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-pub use dots::Dots;
+use dots::Dots;
+use pulp::Arch;
 #[cfg(target_arch = "wasm32")]
-use wasm::sums;
-#[cfg(target_arch = "wasm32")]
-pub use wasm::{Wasm, WidenedPairs};
+use wasm::{Wasm, WidenedPairs, sums};
+#[cfg(all(test, target_arch = "x86_64"))]
+pub use x86::pairs;
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
@@ -140,6 +144,31 @@ pub trait Integers: Copy {
 pub struct FourScales<F, const G: usize> {
     pub scales: [F; G],
     pub offsets: [F; G],
+}
+
+/// Work that is compiled for several instruction sets.
+pub trait WithIntegers {
+    /// Does it. Inlined into code for one instruction set.
+    fn with_integers<I: Integers>(self, simd: I);
+}
+
+/// Does work with the best integer instructions of this processor.
+pub fn with_integers(work: impl WithIntegers) {
+    match arch() {
+        #[cfg(target_arch = "x86_64")]
+        Arch::V3(simd) => x86::vectorize(simd, work),
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(simd) => x86::vectorize(*simd, work),
+        #[cfg(target_arch = "wasm32")]
+        Arch::Simd128(simd) => {
+            #[cfg(target_feature = "relaxed-simd")]
+            if let Some(dots) = Dots::new() {
+                return work.with_integers(Wasm::new(simd, dots));
+            }
+            work.with_integers(Wasm::new(simd, WidenedPairs));
+        }
+        _ => work.with_integers(Plain),
+    }
 }
 
 /// Portable code, without explicit vectors.

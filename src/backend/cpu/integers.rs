@@ -2,15 +2,11 @@
 //! Scaling rounds in one order, regardless of the number of rows. Inlined code has no closures, as in `instructions`.
 
 use super::codes::{CodeLayout, mask, unpacked};
-#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-use super::instructions::Dots;
-use super::instructions::{Activations, BLOCK, FourScales, Integers, Plain};
-#[cfg(target_arch = "wasm32")]
-use super::instructions::{Wasm, WidenedPairs};
+use super::instructions::{Activations, BLOCK, FourScales, Integers, WithIntegers, with_integers};
 use super::rows::Rows;
 use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// Activations in 8 bits [rows, blocks], with a scale per block. Blocks of the rows that are multiplied together are interleaved.
 pub struct Coded {
@@ -102,43 +98,19 @@ pub struct IntegerWeights<'a> {
 
 /// Multiplies rows of weights, four at a time, with each row of activations: [outs / 4, rows, 4].
 pub fn products(weights: &impl IntegerRows, x: &Coded, products: &mut [[f32; 4]]) {
-    match arch() {
-        #[cfg(target_arch = "x86_64")]
-        Arch::V3(simd) => simd.vectorize(IntegerProducts { simd, weights, x, products }),
-        #[cfg(target_arch = "x86_64")]
-        Arch::V4(simd) => simd.vectorize(IntegerProducts { simd: *simd, weights, x, products }),
-        #[cfg(target_arch = "wasm32")]
-        Arch::Simd128(simd) => {
-            #[cfg(target_feature = "relaxed-simd")]
-            if let Some(dots) = Dots::new() {
-                return IntegerProducts { simd: Wasm::new(simd, dots), weights, x, products }.compute();
-            }
-            IntegerProducts { simd: Wasm::new(simd, WidenedPairs), weights, x, products }.compute();
-        }
-        _ => IntegerProducts { simd: Plain, weights, x, products }.compute(),
-    }
+    with_integers(IntegerProducts { weights, x, products });
 }
 
-struct IntegerProducts<'a, I, W> {
-    simd: I,
+struct IntegerProducts<'a, W> {
     weights: &'a W,
     x: &'a Coded,
     products: &'a mut [[f32; 4]],
 }
 
-impl<I: Integers, W: IntegerRows> pulp::NullaryFnOnce for IntegerProducts<'_, I, W> {
-    type Output = ();
-
+impl<W: IntegerRows> WithIntegers for IntegerProducts<'_, W> {
     #[inline(always)]
-    fn call(self) {
-        self.compute();
-    }
-}
-
-impl<I: Integers, W: IntegerRows> IntegerProducts<'_, I, W> {
-    #[inline(always)]
-    fn compute(self) {
-        let Self { simd, weights, x, products } = self;
+    fn with_integers<I: Integers>(self, simd: I) {
+        let Self { weights, x, products } = self;
         let mut expanded = Default::default();
         for (four, products) in products.chunks_exact_mut(x.len()).enumerate() {
             let weights = weights.four(simd, four, &mut expanded);

@@ -1,12 +1,91 @@
 //! Integer instructions of x86-64 with AVX2.
 
-use super::{Activations, FourScales, Integers, unroll};
+use super::vnni::{Avx512Vnni, AvxVnni};
+use super::{Activations, FourScales, Integers, WithIntegers, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::x86::V3;
 use std::arch::x86_64::{__m256, __m256i};
 use std::hint::black_box;
 
-impl Integers for V3 {
+/// Products of bytes.
+pub trait Products: Copy {
+    /// Returns the sums of the products of unsigned codes, less than 128, with the activations: four neighbours each, in 32 bits.
+    fn small<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G];
+    /// Returns the sums for signed codes.
+    fn bytes<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G];
+}
+
+/// Products of AVX2, summed in pairs.
+#[derive(Clone, Copy)]
+pub struct Pairs;
+
+impl Products for Pairs {
+    #[inline(always)]
+    fn small<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G] {
+        let (avx2, mut products) = (simd.avx2, <[__m256i; G]>::zeroed());
+        unroll!(at in 4 => {
+            let product = &mut products[at * G / 4];
+            *product = avx2._mm256_add_epi16(*product, avx2._mm256_maddubs_epi16(codes[at], eight(simd, x, at)));
+        });
+        unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], cast([1i16; 16])); });
+        products
+    }
+
+    #[inline(always)]
+    fn bytes<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G] {
+        let (avx2, mut products) = (simd.avx2, <[__m256i; G]>::zeroed());
+        unroll!(at in 4 => {
+            let product = &mut products[at * G / 4];
+            // Two products of 128 and 127 sum to less than 2^15.
+            let pairs = avx2._mm256_maddubs_epi16(avx2._mm256_abs_epi8(codes[at]), signed(simd, codes[at], x, at));
+            *product = avx2._mm256_add_epi32(*product, avx2._mm256_madd_epi16(pairs, cast([1i16; 16])));
+        });
+        products
+    }
+}
+
+/// AVX2 with one kind of products.
+#[derive(Clone, Copy)]
+pub struct X86<P> {
+    simd: V3,
+    products: P,
+}
+
+impl<P: Products> X86<P> {
+    pub fn new(simd: V3, products: P) -> Self {
+        Self { simd, products }
+    }
+}
+
+/// Work compiled for AVX2.
+struct Vectorized<W>(V3, W);
+
+impl<W: WithIntegers> pulp::NullaryFnOnce for Vectorized<W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.1.with_integers(X86::new(self.0, Pairs));
+    }
+}
+
+/// Does work with the best products of this processor.
+pub fn vectorize(simd: V3, work: impl WithIntegers) {
+    if let Some(vnni) = Avx512Vnni::find() {
+        vnni.vectorize(simd, work);
+    } else if let Some(vnni) = AvxVnni::find() {
+        vnni.vectorize(simd, work);
+    } else {
+        pairs(simd, work);
+    }
+}
+
+/// Does work with the products of AVX2.
+pub fn pairs(simd: V3, work: impl WithIntegers) {
+    simd.vectorize(Vectorized(simd, work));
+}
+
+impl<P: Products> Integers for X86<P> {
     /// Two numbers per row, for its two sums.
     type Four = __m256;
     type Totals = __m256;
@@ -14,25 +93,25 @@ impl Integers for V3 {
 
     #[inline(always)]
     fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
-        let factors = self.avx2._mm256_cvtepi8_epi32(self.sse2._mm_set1_epi64x(cast(*factors)));
-        cast(self.avx._mm256_mul_ps(cast([*numbers; 2]), self.avx._mm256_cvtepi32_ps(factors)))
+        let factors = self.simd.avx2._mm256_cvtepi8_epi32(self.simd.sse2._mm_set1_epi64x(cast(*factors)));
+        cast(self.simd.avx._mm256_mul_ps(cast([*numbers; 2]), self.simd.avx._mm256_cvtepi32_ps(factors)))
     }
 
     #[inline(always)]
     fn factors(self, numbers: &[f32; 4]) -> __m256 {
         let places: [u32; 8] = [0, 0, 1, 1, 2, 2, 3, 3];
-        self.avx._mm256_permutevar_ps(self.avx._mm256_broadcast_ps(&cast(*numbers)), cast(places))
+        self.simd.avx._mm256_permutevar_ps(self.simd.avx._mm256_broadcast_ps(&cast(*numbers)), cast(places))
     }
 
     #[inline(always)]
     fn summands(self, numbers: &[f32; 4]) -> __m256 {
-        let zero = self.avx._mm256_setzero_ps();
-        self.avx._mm256_blend_ps::<0b1010_1010>(self.factors(numbers), zero)
+        let zero = self.simd.avx._mm256_setzero_ps();
+        self.simd.avx._mm256_blend_ps::<0b1010_1010>(self.factors(numbers), zero)
     }
 
     #[inline(always)]
     fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
-        self.fma._mm256_fmadd_ps(a, b, c)
+        self.simd.fma._mm256_fmadd_ps(a, b, c)
     }
 
     /// Hidden from the compiler, which would load it again for each block.
@@ -48,23 +127,23 @@ impl Integers for V3 {
 
     #[inline(always)]
     fn spread(self, words: &[u64; 2]) -> __m256i {
-        let both = self.avx2._mm256_broadcastsi128_si256(cast(*words));
-        self.avx2._mm256_srlv_epi64(both, cast([0u64, 0, 4, 4]))
+        let both = self.simd.avx2._mm256_broadcastsi128_si256(cast(*words));
+        self.simd.avx2._mm256_srlv_epi64(both, cast([0u64, 0, 4, 4]))
     }
 
     #[inline(always)]
     fn and(self, a: __m256i, b: __m256i) -> __m256i {
-        self.avx2._mm256_and_si256(a, b)
+        self.simd.avx2._mm256_and_si256(a, b)
     }
 
     #[inline(always)]
     fn xor(self, a: __m256i, b: __m256i) -> __m256i {
-        self.avx2._mm256_xor_si256(a, b)
+        self.simd.avx2._mm256_xor_si256(a, b)
     }
 
     #[inline(always)]
     fn shifted<const N: i32>(self, words: __m256i) -> __m256i {
-        self.avx2._mm256_srli_epi64::<N>(words)
+        self.simd.avx2._mm256_srli_epi64::<N>(words)
     }
 
     #[inline(always)]
@@ -75,28 +154,17 @@ impl Integers for V3 {
         weights: FourScales<__m256, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
-        let (avx2, ones) = (self.avx2, cast([1i16; 16]));
         unroll!(i in N => {
-            let mut products: [__m256i; G] = Zeroable::zeroed();
-            unroll!(at in 4 => {
-                let (x, product) = (eight(self, &x[i], at), &mut products[at * G / 4]);
-                *product = if WORDS < 16 {
-                    avx2._mm256_add_epi16(*product, avx2._mm256_maddubs_epi16(codes[at], x))
-                } else {
-                    // Activations take the weights' signs. Two products of 128 and 127 sum to less than 2^15.
-                    let signed = avx2._mm256_sign_epi8(x, codes[at]);
-                    let pairs = avx2._mm256_maddubs_epi16(avx2._mm256_abs_epi8(codes[at]), signed);
-                    avx2._mm256_add_epi32(*product, avx2._mm256_madd_epi16(pairs, ones))
-                };
-            });
-            if WORDS < 16 {
-                unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], ones); });
-            }
+            let products: [__m256i; G] = if WORDS < 16 {
+                self.products.small(self.simd, codes, &x[i])
+            } else {
+                self.products.bytes(self.simd, codes, &x[i])
+            };
             let sums = x[i].sums::<G>();
             unroll!(part in G => {
-                let scale = self.avx._mm256_mul_ps(weights.scales[part], self.avx._mm256_set1_ps(x[i].scale));
-                totals[i] = self.mul_add(self.avx._mm256_cvtepi32_ps(products[part]), scale, totals[i]);
-                totals[i] = self.mul_add(weights.offsets[part], self.avx._mm256_set1_ps(sums[part]), totals[i]);
+                let scale = self.simd.avx._mm256_mul_ps(weights.scales[part], self.simd.avx._mm256_set1_ps(x[i].scale));
+                totals[i] = self.mul_add(self.simd.avx._mm256_cvtepi32_ps(products[part]), scale, totals[i]);
+                totals[i] = self.mul_add(weights.offsets[part], self.simd.avx._mm256_set1_ps(sums[part]), totals[i]);
             });
         });
         totals
@@ -111,6 +179,12 @@ impl Integers for V3 {
 
 /// Returns the same eight activations for each row.
 #[inline(always)]
-fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
+pub fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
     simd.avx._mm256_set1_epi64x(x.codes[at])
+}
+
+/// Returns the same eight activations for each row, with the signs of the weights' codes: 0 for a code of 0.
+#[inline(always)]
+pub fn signed(simd: V3, codes: __m256i, x: &Activations, at: usize) -> __m256i {
+    simd.avx2._mm256_sign_epi8(eight(simd, x, at), codes)
 }

@@ -1,5 +1,8 @@
 //! Tests of `integers`.
 
+use super::super::instructions::Plain;
+#[cfg(target_arch = "x86_64")]
+use super::super::instructions::pairs;
 use super::*;
 
 /// Always these four rows.
@@ -53,16 +56,16 @@ fn all_instructions_agree() {
             }
             all.as_flattened().to_vec()
         };
-        let plain = product(&|x, products| IntegerProducts { simd: Plain, weights, x, products }.compute());
+        let plain = product(&|x, products| IntegerProducts { weights, x, products }.with_integers(Plain));
         let largest = plain.iter().fold(0f32, |most, x| most.max(x.abs()));
-        let mut others = vec![product(&|x, products| super::products(weights, x, products))];
+        let best = product(&|x, products| super::products(weights, x, products));
         #[cfg(target_arch = "x86_64")]
         if let Some(simd) = pulp::x86::V3::try_new() {
-            others.push(product(&|x, products| simd.vectorize(IntegerProducts { simd, weights, x, products })));
+            let pairs = product(&|x, products| pairs(simd, IntegerProducts { weights, x, products }));
+            let bits = |products: &[f32]| products.iter().map(|product| product.to_bits()).collect::<Vec<u32>>();
+            assert_eq!(bits(&pairs), bits(&best), "with and without dot products");
         }
-        for other in others {
-            let worst = plain.iter().zip(&other).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
-            assert!(worst <= 1e-6 * largest, "{worst} of {largest}");
-        }
+        let worst = plain.iter().zip(&best).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
+        assert!(worst <= 1e-6 * largest, "{worst} of {largest}");
     }
 }
