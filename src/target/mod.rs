@@ -264,8 +264,11 @@ pub trait Target {
 pub async fn yield_now() {
     let mut passed = false;
     poll_fn(|context| {
+        if std::mem::replace(&mut passed, true) {
+            return Poll::Ready(());
+        }
         context.waker().wake_by_ref();
-        if std::mem::replace(&mut passed, true) { Poll::Ready(()) } else { Poll::Pending }
+        Poll::Pending
     })
     .await;
 }

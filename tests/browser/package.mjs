@@ -173,7 +173,8 @@ function gate() {
   const request = navigator.locks.request.bind(navigator.locks);
   const channel = new BroadcastChannel("gate");
   let [tokens, closed, joined, left] = [0, false, 0, 0];
-  const held = [];
+  // Callbacks that wait, and later their timers.
+  const held = new Map();
   // On a fast machine too a text lets messages in while it is written.
   const now = performance.now.bind(performance);
   performance.now = () => 1000 * now();
@@ -183,16 +184,16 @@ function gate() {
   };
   globalThis.setTimeout = (callback, ...rest) => {
     if (!closed || !tokens) return setTimeout(callback, ...rest);
-    held.push(callback);
+    held.set(callback, undefined);
     return callback;
   };
   globalThis.clearTimeout = (timer) => {
-    if (held.includes(timer)) held.splice(held.indexOf(timer), 1);
-    else clearTimeout(timer);
+    clearTimeout(held.has(timer) ? held.get(timer) : timer);
+    held.delete(timer);
   };
   const open = () => {
     closed = false;
-    for (const callback of held.splice(0)) setTimeout(callback);
+    for (const [callback, timer] of held) held.set(callback, timer ?? setTimeout(callback));
   };
   navigator.locks.request = (name, ...rest) => {
     const isPage = name.startsWith("foretoken/page/");
