@@ -2,10 +2,11 @@
 
 use super::device::Gpu;
 use super::kernels::Kernel;
-use js_sys::{Function, Promise, Reflect};
+use js_sys::Reflect;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wgpu::webgpu::GpuDevice;
 
 /// Method that wgpu calls on a device.
 const CREATE: &str = "createComputePipeline";
@@ -30,28 +31,27 @@ impl Gpu {
     /// Compiles by `createComputePipelineAsync`. wgpu writes the descriptor and wraps the result: a first call passes the
     /// descriptor on, a second one gets the finished pipeline.
     async fn compile_async(&self, kernel: Kernel) -> Result<wgpu::ComputePipeline, JsValue> {
-        let device: JsValue = self.device.as_webgpu().ok_or(JsValue::NULL)?.clone().into();
-        let (sender, mut receiver) = futures_channel::oneshot::channel();
-        let create: Function = Reflect::get(&device, &format!("{CREATE}Async").into())?.dyn_into()?;
-        let this = device.clone();
-        self.create_by(&device, kernel, move |descriptor| {
-            let promise = create.call1(&this, &descriptor).unwrap_or(JsValue::NULL);
-            let _ = sender.send(promise.clone());
-            promise
+        let device = self.device.as_webgpu().ok_or(JsValue::NULL)?;
+        let (this, (sender, mut receiver)) = (device.clone(), futures_channel::oneshot::channel());
+        self.create_by(device, kernel, move |descriptor| {
+            let promise = this.create_compute_pipeline_async(descriptor.unchecked_ref());
+            let answer = promise.clone().into();
+            let _ = sender.send(promise);
+            answer
         })?;
-        let promise = receiver.try_recv().ok().flatten().unwrap_or(JsValue::NULL);
-        let pipeline = JsFuture::from(promise.dyn_into::<Promise>()?).await?;
-        self.create_by(&device, kernel, |_| pipeline)
+        let promise = receiver.try_recv().ok().flatten().ok_or(JsValue::NULL)?;
+        let pipeline = JsFuture::from(promise).await?;
+        self.create_by(device, kernel, |_| pipeline.into())
     }
 
     /// Creates a pipeline by wgpu, with `answer` in place of the browser's method.
     fn create_by(
         &self,
-        device: &JsValue,
+        device: &GpuDevice,
         kernel: Kernel,
         answer: impl FnOnce(JsValue) -> JsValue + 'static,
     ) -> Result<wgpu::ComputePipeline, JsValue> {
-        // An own property hides the prototype's method.
+        // An own property hides the prototype's method. No type has a setter for it.
         let answer = Closure::once(answer);
         Reflect::set(device, &CREATE.into(), answer.as_ref())?;
         let pipeline = self.create_pipeline(kernel);
