@@ -5,11 +5,11 @@
 //!  Drafted, Verified, Free, Lost ──> Dsi::handle ──> Draft, Verify, Cancel, Emit
 //! ```
 //!
-//! A drafter never waits for a verification: it continues as if all its tokens were accepted. Several drafters continue the same text. Where
-//! they disagree, the draft branches. Every `lookahead` draft tokens of a branch become a verify task for the next free server of the target;
-//! the likeliest branch comes first, and may take the server of another. A token of the target removes the branches that disagree with it, and everything that continues them is
-//! cancelled. If no branch has it, drafters start again after it. Emitted tokens are settled and never taken back. So the text is the target's
-//! own, whatever the order of events.
+//! A drafter never waits for a verification: it continues as if all its tokens were accepted. Several drafters continue the same text.
+//! Where they disagree, the draft branches. Every `lookahead` draft tokens of a branch become a verify task for the next free server of the
+//! target; the likeliest branch comes first, and may take the server of another. A token of the target removes the branches that disagree
+//! with it, and everything that continues them is cancelled. If no branch has it, drafters start again after it. Emitted tokens are settled
+//! and never taken back. So the text is the target's own, whatever the order of events.
 //!
 //! ```text
 //!  settled  | unsettled

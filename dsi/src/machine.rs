@@ -21,7 +21,7 @@ struct VerifyTask {
 #[derive(Debug, Clone, Copy)]
 struct DraftTask {
     id: TaskId,
-    /// DraftNode after which the next token is drafted.
+    /// Node after which the next token is drafted.
     after: NodeId,
     left: usize,
 }

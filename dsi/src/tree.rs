@@ -107,7 +107,7 @@ impl DraftTree {
         self.get(id).expect("the node is in the tree")
     }
 
-    /// Returns a node of the tree.
+    /// Returns a node of the tree, to change it.
     pub(super) fn node_mut(&mut self, id: NodeId) -> &mut DraftNode {
         self.nodes[id - self.first].as_mut().expect("the node is in the tree")
     }
