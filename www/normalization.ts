@@ -1,6 +1,9 @@
 // Normal forms of Unicode, for browser/unicode-normalization-alignments.
 
-/** Ranges without characters in Unicode 9, the version of that crate. Some that are there now decompose or are marks: they stay as they are. */
+/**
+ * Ranges without characters in Unicode 9, the version of that crate. Of those that are there now some decompose or are marks: all stay as
+ * they are.
+ */
 const LATER_RANGES = `
   557-558 58b-58c 5c8-5cf 7fb-7ff 85f-89f 8be-8d3 9fc-a00 afa-b00 b4e-b55 c04 c3a-c3c cf3-d00 d3b-d3c d80-d81 eba ece-ecf 1715-171f 180f
   1abf-1aff 1cf7 1df6-1dfa 209d-209f 32ff a7b8-a7f6 a82c-a82f a8fe-a8ff ab66-ab6f 10570-105ff 10768-107ff 10d00-10e5f 10e7f-10fff
@@ -12,7 +15,10 @@ const LATER = new RegExp(`[${LATER_RANGES.replace(/[0-9a-f]+/g, "\\u{$&}").repla
 /** Returns true if a character may become one with the characters before it: a mark, or a vowel or an end of a Korean syllable. */
 const joins = (character: string) => /^[\p{M}\u{1160}-\u{11ff}]/u.test(character.normalize("NFKD"));
 
-/** Returns a text in a form: for each character its code point, and 0 if it replaces a character, 1 if it is added, -n if the next n are removed. */
+/**
+ * Returns a text in a form: for each character its code point, and 0 if it replaces a character, 1 if it is added, -n if the next n are
+ * removed. Undefined: the text is in that form.
+ */
 export function normalize(text: string, form: string) {
   if (text.normalize(form) === text && !LATER.test(text)) return undefined;
   const pairs: number[] = [];
