@@ -102,9 +102,10 @@ const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Car
  */
 const MODULES = [
   { name: "foretoken", folder: www, features: "engine" },
-  { name: "relaxed", script: "foretoken", folder: www, features: "engine", instructions: "+simd128,+relaxed-simd" },
   { name: "grammar", folder: www, features: "grammar" },
   { name: "simulate", folder: join(www, "demo", "guide"), features: "simulator" },
+  // Last, because other instructions compile all dependencies again.
+  { name: "relaxed", script: "foretoken", folder: www, features: "engine", instructions: "+simd128,+relaxed-simd" },
 ];
 
 /** The tales pair. The page serves it in 8 bits, half the size of f16. */
