@@ -13,7 +13,7 @@ const LATER_RANGES = `
 const LATER = new RegExp(`[${LATER_RANGES.replace(/[0-9a-f]+/g, "\\u{$&}").replace(/\s+/g, "")}]`, "u");
 
 /** Returns true if a character may become one with the characters before it: a mark, or a vowel or an end of a Korean syllable. */
-const joins = (character: string) => /^[\p{M}\u{1160}-\u{11ff}]/u.test(character.normalize("NFKD"));
+const joins = (character: string) => character >= "\u0300" && /^[\p{M}\u{1160}-\u{11ff}]/u.test(character.normalize("NFKD"));
 
 /**
  * Returns a text in a form: for each character its code point, and 0 if it replaces a character, 1 if it is added, -n if the next n are

@@ -197,7 +197,7 @@ pub fn dsi_of(cell: &Cell, patience: usize, drafters: &[SimulatedDrafter<'_>], w
     let (drafts, have_read, actions) = (Vec::new(), vec![0.0; instances.iter().sum()], Vec::new());
     let mut run = Simulation { cell, drafters, watch, machine, now: 0.0, drafts, have_read, servers, actions };
     for server in 0..cell.sp_degree {
-        run.hear(Event::Free { server });
+        run.handle(Event::Free { server });
     }
     while !run.machine.is_done() && run.step() {}
     Ok(run.now)
@@ -229,7 +229,7 @@ impl<W: Watch> Simulation<'_, W> {
             let ready = ready + latency.tpot;
             self.drafts.push(DraftRun { task, drafter, from: self.now, ready, position: position + 1, left: left - 1 });
         }
-        self.hear(Event::Drafted { task, ids: &[id(position, drafter, agreements[position])] });
+        self.handle(Event::Drafted { task, ids: &[id(position, drafter, agreements[position])] });
     }
 
     fn verified(&mut self, server: usize) {
@@ -238,11 +238,11 @@ impl<W: Watch> Simulation<'_, W> {
             let ids = ids(span.position, span.count);
             let event =
                 if span.cancelled { Event::Free { server } } else { Event::Verified { server, task, ids: &ids } };
-            self.hear(event);
+            self.handle(event);
         }
     }
 
-    fn hear(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         self.machine.handle(event, &mut self.actions);
         let mut free = Vec::new();
         for action in std::mem::take(&mut self.actions) {
@@ -268,7 +268,7 @@ impl<W: Watch> Simulation<'_, W> {
             }
         }
         for server in free {
-            self.hear(Event::Free { server });
+            self.handle(Event::Free { server });
         }
     }
 

@@ -341,15 +341,15 @@ impl RunLoop<'_> {
                 return self.instances.send(Role::Drafter, Command::Draft { task, feed, most });
             }
             Guess::Model => Vec::new(),
-            Guess::Text(drafter_here) => {
+            Guess::Text(text_drafter) => {
                 let copy = &mut self.copies[drafter];
                 if feed.keep < copy.len() {
                     copy.truncate(feed.keep);
                     // Makes the drafter forget the removed tokens.
-                    drafter_here.draft(copy, 1);
+                    text_drafter.draft(copy, 1);
                 }
                 copy.extend(feed.tokens);
-                let ids = match drafter_here.draft(copy, most.saturating_add(1)).cut(most) {
+                let ids = match text_drafter.draft(copy, most.saturating_add(1)).cut(most) {
                     Draft::Tokens(ids) => ids,
                     Draft::Model(_) => Vec::new(),
                 };

@@ -61,8 +61,8 @@ impl Models {
     }
 }
 
-fn told(copy: &mut Vec<u32>, feed: &Feed) {
-    assert!(feed.keep <= copy.len(), "it keeps what was told");
+fn update(copy: &mut Vec<u32>, feed: &Feed) {
+    assert!(feed.keep <= copy.len(), "it keeps what it was given");
     copy.truncate(feed.keep);
     copy.extend(&feed.tokens);
 }
@@ -103,7 +103,7 @@ impl World {
         1 + usual + self.random.below(usual as usize / 2 + 1) as u64
     }
 
-    fn hear(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         let mut actions = Vec::new();
         self.machine.handle(event, &mut actions);
         for action in actions {
@@ -113,14 +113,14 @@ impl World {
                     assert!(!is_busy, "the earlier task ended or was cancelled");
                     assert!(most > 0);
                     assert_eq!(self.instances[instance].0, drafter);
-                    told(&mut self.instances[instance].1, &feed);
+                    update(&mut self.instances[instance].1, &feed);
                     self.drafting.insert(task, instance);
                     let at = self.now + self.latency(DRAFTER);
                     self.coming.push((at, Coming::Draft { task, instance, left: most }));
                 }
                 Action::Verify { task, server, feed, rows } => {
                     let copy = &mut self.servers[server];
-                    told(copy, &feed);
+                    update(copy, &feed);
                     assert!((1..=self.lookahead + 1).contains(&rows) && rows <= feed.tokens.len());
                     let copy = copy.clone();
                     let ids = (copy.len() - rows + 1..=copy.len()).map(|end| self.models.next(&copy[..end]));
@@ -159,7 +159,7 @@ impl World {
         let (at, what) = self.coming.remove(next);
         self.now = at;
         match what {
-            Coming::Here { server } => self.hear(Event::Free { server }),
+            Coming::Here { server } => self.handle(Event::Free { server }),
             Coming::Draft { task, instance, left } => {
                 if !self.drafting.contains_key(&task) {
                     return true;
@@ -178,7 +178,7 @@ impl World {
                     let at = self.now + self.latency(DRAFTER);
                     self.coming.push((at, Coming::Draft { task, instance, left: left - count }));
                 }
-                self.hear(Event::Drafted { task, ids: &ids });
+                self.handle(Event::Drafted { task, ids: &ids });
             }
             Coming::Verified { task, server, ids } => {
                 let was_cancelled = self.cancelled.remove(&task).is_some();
@@ -188,11 +188,11 @@ impl World {
                 if self.random.below(60) == 0 {
                     self.lose(server);
                 } else if was_cancelled && self.random.below(2) == 0 {
-                    self.hear(Event::Free { server });
+                    self.handle(Event::Free { server });
                 } else {
                     // Now and then an answer is truncated.
                     let cut = if self.random.below(40) == 0 { self.random.below(ids.len() + 1) } else { ids.len() };
-                    self.hear(Event::Verified { server, task, ids: &ids[..cut] });
+                    self.handle(Event::Verified { server, task, ids: &ids[..cut] });
                 }
             }
         }
@@ -205,7 +205,7 @@ impl World {
         self.cancelled.retain(|_, other| *other != server);
         self.coming.retain(|(_, what)| !matches!(what, Coming::Verified { server: s, .. } | Coming::Here { server: s } if *s == server));
         self.servers[server].clear();
-        self.hear(Event::Lost { server });
+        self.handle(Event::Lost { server });
         let at = self.now + self.random.below(30) as u64;
         self.coming.push((at, Coming::Here { server }));
     }

@@ -178,7 +178,7 @@ impl ClusterRun<'_> {
         }
         self.users[user] = User { text, begun: self.now, known: 0, distributed };
         if is_distributed {
-            (0..sp_degree).for_each(|server| self.hear(user, Event::Free { server }));
+            (0..sp_degree).for_each(|server| self.handle(user, Event::Free { server }));
         } else {
             let request = self.next(user);
             self.send(request);
@@ -260,7 +260,7 @@ impl ClusterRun<'_> {
                 Some(distributed.in_flight.remove(at).1)
             });
             let Some(server) = wanted else { return };
-            self.hear(user, Event::Verified { server, task, ids: &ids(position, rows) });
+            self.handle(user, Event::Verified { server, task, ids: &ids(position, rows) });
         }
         let User { known, begun, .. } = self.users[user];
         if known == self.cluster.tokens {
@@ -298,10 +298,10 @@ impl ClusterRun<'_> {
             self.plan(latency, Happens::Drafted { user, text, task });
         }
         let right = self.texts[text][position];
-        self.hear(user, Event::Drafted { task, ids: &[id(position, 0, right)] });
+        self.handle(user, Event::Drafted { task, ids: &[id(position, 0, right)] });
     }
 
-    fn hear(&mut self, user: usize, event: Event<'_>) {
+    fn handle(&mut self, user: usize, event: Event<'_>) {
         let text = self.users[user].text;
         let Some(distributed) = self.distributed_user(user, text) else { return };
         let (mut actions, mut free) = (Vec::new(), Vec::new());
@@ -330,7 +330,7 @@ impl ClusterRun<'_> {
             }
         }
         for server in free {
-            self.hear(user, Event::Free { server });
+            self.handle(user, Event::Free { server });
         }
     }
 
