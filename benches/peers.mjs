@@ -1,45 +1,51 @@
-// node benches/peers.mjs [--native] [--models tales,smollm2] [--kinds open,retell] [--tokens 64] [--passes 3] [--device cpu]: foretoken
-// compared with other engines. Each generates every text greedily, in a new order each time, so that disturbances of the machine affect
-// all of them. Missing engines are fetched into target/peers; they are no part of the project:
+// node benches/peers.mjs [--native] [--models tales,smollm2] [--kinds open,retell] [--tokens 64] [--passes 3] [--device cpu] [--threads 1,2]:
+// foretoken compared with other engines. Each generates every text greedily, in a new order each time, so that disturbances of the machine
+// affect all of them. Missing engines are fetched into target/peers; they are no part of the project:
 //
 // In headless Chromium, on one thread: wllama and, for models that it finds as ONNX, transformers.js, both on WASM.
 // `benches/peers/to_onnx.py` makes ONNX files.
-// With --native: llama.cpp on one thread and on all cores, in the Python that PYTHON names, with `pip install llama-cpp-python`.
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+// With --native: llama.cpp's server, plain and with its own speculation, on one thread and on all cores. LLAMA_SERVER names the program.
+import { existsSync, mkdirSync } from "node:fs";
 import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { fail, run } from "../scripts/system.mjs";
+import { readPrompts } from "./program.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** By model: GGUF file of all engines except transformers.js, its ONNX folder, prompts of the four kinds of tasks. */
+const coder = (size) => `target/models/qwen2.5-coder-${size}b-instruct-q4_k_m.gguf`;
+/** By model: GGUF file of all engines except transformers.js, its ONNX folder, a draft model, prompts. */
 const MODELS = {
-  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../measure/src/prompts.json" },
+  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "measure/src/prompts.json" },
   smollm2: {
     gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf",
     onnx: "target/peers/smollm2-onnx",
     dtype: "q4",
-    prompts: "./peers/smollm2.json",
+    prompts: "benches/peers/smollm2.json",
   },
+  "coder-0.5b": { gguf: coder("0.5"), prompts: "benches/tasks.jsonl" },
+  "coder-1.5b": { gguf: coder("1.5"), assistant: coder("0.5"), prompts: "benches/tasks.jsonl" },
 };
 const { values } = parseArgs({
   options: {
     native: { type: "boolean", default: false },
-    models: { type: "string", default: Object.keys(MODELS).join() },
-    kinds: { type: "string", default: "open,retell,rename,continue" },
+    models: { type: "string", default: "tales,smollm2" },
+    kinds: { type: "string" },
     tokens: { type: "string", default: "64" },
     passes: { type: "string", default: "3" },
     device: { type: "string", default: "cpu" },
+    threads: { type: "string", default: [...new Set([1, cpus().length])].join() },
   },
 });
 const [tokens, passes] = [values.tokens, values.passes].map(Number);
 const chosen = values.models.split(",");
 const unknown = chosen.filter((name) => !Object.hasOwn(MODELS, name));
 if (unknown.length > 0) fail(`--models: ${unknown} is not allowed; allowed: ${Object.keys(MODELS)}`);
-const kinds = values.kinds.split(",");
+const threads = values.threads.split(",").map(Number);
+const kinds = values.kinds?.split(",");
 const exercisesOf = ({ prompts }) =>
-  JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8"))
-    .filter(({ kind }) => kinds.includes(kind))
+  readPrompts(`${root}${prompts}`)
+    .filter(({ kind }) => kinds?.includes(kind) ?? true)
     .map((exercise) => ({ ...exercise, max_new_tokens: Math.min(exercise.max_new_tokens, tokens) }));
 if (chosen.some((name) => exercisesOf(MODELS[name]).length === 0)) fail(`--kinds: ${values.kinds} is not allowed`);
 
@@ -47,7 +53,7 @@ mkdirSync(new URL("../target/peers/", import.meta.url), { recursive: true });
 for (const name of chosen.filter((name) => !existsSync(`${root}${MODELS[name].gguf}`))) {
   const convert = ["run", "--release", "--", "quantize", "models/tales/target", MODELS.tales.gguf, "--type", "F16"];
   if (name === "tales") run("cargo", convert, { cwd: root });
-  else run("node", ["scripts/models.mjs"], { cwd: root });
+  else run("node", ["scripts/models.mjs", ...(name === "smollm2" ? [] : ["--all"])], { cwd: root });
 }
 
 /**
@@ -56,7 +62,7 @@ for (const name of chosen.filter((name) => !existsSync(`${root}${MODELS[name].gg
  */
 const { open, end } = await import(values.native ? "./peers/native.mjs" : "./peers/page.mjs");
 for (const name of chosen) {
-  const { about, writers, costs, close } = await open({ root, ...MODELS[name], device: values.device });
+  const { about, writers, costs, close } = await open({ root, ...MODELS[name], device: values.device, threads });
   console.log(`\n${name} (${MODELS[name].gguf}); ${about.join("; ")}; ${cpus()[0].model}, ${cpus().length} cores`);
   console.log(`at most ${tokens} tokens, each text ${passes} times\n`);
   const [written, exercises] = [[], exercisesOf(MODELS[name])];

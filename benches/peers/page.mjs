@@ -7,7 +7,7 @@ import { EIGHT, PLAIN, WAYS } from "./ways.mjs";
 
 const WLLAMA = "@wllama/wllama";
 const TRANSFORMERS = "@huggingface/transformers";
-const VERSIONS = { [WLLAMA]: "3.8.1", [TRANSFORMERS]: "4.3.1" };
+const VERSIONS = { [WLLAMA]: "3.13.0", [TRANSFORMERS]: "4.3.1" };
 const IMPORTS = {
   [WLLAMA]: "@wllama/wllama/esm/index.js",
   [TRANSFORMERS]: "@huggingface/transformers/dist/transformers.web.js",
@@ -63,11 +63,11 @@ export async function open({ root, gguf, onnx, dtype, device }) {
     });
   const llama = await page.evaluate(wllama, [file, WLLAMA]);
   peer(WLLAMA, "wllama");
-  if (existsSync(join(root, onnx))) {
+  if (onnx && existsSync(join(root, onnx))) {
     await page.evaluate(transformers, [onnx.replace(/^target\//, ""), dtype, TRANSFORMERS]);
     peer(TRANSFORMERS, "transformers");
   } else {
-    console.log(`${onnx} is not there: without ${TRANSFORMERS}`);
+    console.log(`${onnx ?? "An ONNX folder"} is not there: without ${TRANSFORMERS}`);
   }
   const costs = async (exercises) => {
     const seconds = { 0: [], 7: [] };

@@ -97,7 +97,7 @@ impl Bench {
         })
     }
 
-    /// Measures plain decoding and every drafter on each kind of task.
+    /// Measures plain decoding and every drafter on each kind of task. `is_fixed`: with fixed numbers of draft tokens.
     ///
     /// # Errors
     /// Errors of the generation.
@@ -105,10 +105,12 @@ impl Bench {
         &self,
         session: &mut Session,
         prompts: &[Exercise],
+        is_fixed: bool,
         report: &mut BenchReport,
     ) -> Result<()> {
         let limit = self.parts.begin("tasks");
-        (report.tasks, report.phases) = tasks::run(session, prompts, self.effort, &limit).await?;
+        let modes = if is_fixed { tasks::fixed_modes(session) } else { tasks::modes(session) };
+        (report.tasks, report.phases) = tasks::run(session, prompts, &modes, self.effort, &limit).await?;
         limit.end(&mut report.cut);
         Ok(())
     }

@@ -11,12 +11,14 @@ use std::ops::ControlFlow;
 
 /// Tokens of the warm-up: enough that the draft model reads the prompt too.
 const WARM_UP: usize = 8;
+/// Fixed numbers of draft tokens.
+const FIXED: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Results of a kind of task in one mode, over all its prompts.
 #[derive(Serialize)]
 pub(super) struct Task {
     pub kind: String,
-    pub mode: &'static str,
+    pub mode: String,
     pub tokens: usize,
     pub num_spec_steps: usize,
     pub mean_acceptance_length: f64,
@@ -40,7 +42,7 @@ pub(super) struct DraftAlone {
 /// Times of a round in one mode, over all tasks.
 #[derive(Serialize)]
 pub(super) struct Phase {
-    pub mode: &'static str,
+    pub mode: String,
     /// Drafting on the CPU.
     pub draft_ms: f64,
     /// The submission, including the draft model's steps.
@@ -131,11 +133,11 @@ pub(super) async fn generate_all<'a>(
 pub(super) async fn run(
     session: &mut Session,
     prompts: &[Exercise],
+    modes: &[TaskMode],
     effort: Effort,
     limit: &Limit,
 ) -> Result<(Vec<Task>, Vec<Phase>)> {
-    let modes = modes(session);
-    let written = generate_all(session, prompts, &modes, effort, limit).await?;
+    let written = generate_all(session, prompts, modes, effort, limit).await?;
     let mut tasks = Vec::new();
     let mut totals = vec![Sum::default(); modes.len()];
     for alike in written.chunk_by(|(a, _), (b, _)| a.kind == b.kind) {
@@ -149,7 +151,7 @@ pub(super) async fn run(
         for (TaskMode { name, plain, .. }, sum) in modes.iter().zip(&sums) {
             tasks.push(Task {
                 kind: alike[0].0.kind.clone(),
-                mode: name,
+                mode: name.clone(),
                 tokens: sum.tokens,
                 num_spec_steps: sum.rounds,
                 mean_acceptance_length: sum.length(),
@@ -161,7 +163,7 @@ pub(super) async fn run(
     }
     let phase = |(mode, sum): (&TaskMode, &Sum)| {
         let [draft_ms, verify_ms, emit_ms, host_ms, hidden] = sum.phases.map(|phase| 1e3 * phase / sum.rounds as f64);
-        Phase { mode: mode.name, draft_ms, verify_ms, emit_ms, host_ms, hidden: hidden / host_ms }
+        Phase { mode: mode.name.clone(), draft_ms, verify_ms, emit_ms, host_ms, hidden: hidden / host_ms }
     };
     let phases = modes.iter().zip(&totals).filter(|(_, sum)| sum.rounds > 0).map(phase).collect();
     Ok((tasks, phases))
@@ -175,7 +177,7 @@ pub(super) async fn alone(
     limit: &Limit,
 ) -> Result<Vec<DraftAlone>> {
     let options = GenerateOptions::new().speculation(Speculation::Off).do_sample(false);
-    let modes = [TaskMode { name: "plain", options, plain: 0 }];
+    let modes = [TaskMode { name: "plain".into(), options, plain: 0 }];
     let written = generate_all(session, prompts, &modes, effort, limit).await?;
     let kinds = written.chunk_by(|(a, _), (b, _)| a.kind == b.kind).map(|alike| {
         let mut sum = Sum::default();
@@ -188,7 +190,7 @@ pub(super) async fn alone(
 
 /// A way to generate.
 pub(super) struct TaskMode {
-    pub name: &'static str,
+    pub name: String,
     pub options: GenerateOptions,
     /// Index of the plain mode with the same sampling.
     pub plain: usize,
@@ -197,7 +199,7 @@ pub(super) struct TaskMode {
 impl TaskMode {
     /// Returns the mode with another seed.
     pub fn with_seed(&self, seed: u64) -> Self {
-        Self { options: self.options.clone().seed(seed), ..*self }
+        Self { name: self.name.clone(), options: self.options.clone().seed(seed), plain: self.plain }
     }
 }
 
@@ -212,11 +214,11 @@ pub(super) fn by_drafter(drafter: DrafterChoice) -> GenerateOptions {
 
 /// Returns the modes: plain decoding, the same one step after the other, each drafter of the session, and modes that sample at
 /// temperature 1.
-fn modes(session: &Session) -> Vec<TaskMode> {
+pub(super) fn modes(session: &Session) -> Vec<TaskMode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
     let has_draft_model = session.engine().draft_memory().is_some();
     let mut modes = Vec::new();
-    let mut mode = |name, plain, options| modes.push(TaskMode { name, options, plain });
+    let mut mode = |name: &str, plain, options| modes.push(TaskMode { name: name.into(), options, plain });
     mode("plain", 0, by_drafter(DrafterChoice::Lookup).speculation(off));
     mode("sequential", 0, by_drafter(DrafterChoice::Lookup).speculation(off).overlap(false));
     if has_draft_model {
@@ -234,6 +236,27 @@ fn modes(session: &Session) -> Vec<TaskMode> {
         let options = by_drafter(if has_draft_model { DrafterChoice::DraftModel } else { DrafterChoice::Lookup });
         mode(name, plain, options.do_sample(true).seed(1).speculation(speculation).acceptance(acceptance));
     }
+    modes
+}
+
+/// Returns plain decoding, each drafter with each fixed number of draft tokens from 1 to 8, and the adaptive schedule.
+pub(super) fn fixed_modes(session: &Session) -> Vec<TaskMode> {
+    let mode = |name: String, options| TaskMode { name, options, plain: 0 };
+    let mut modes = vec![mode("plain".into(), GenerateOptions::new().speculation(Speculation::Off))];
+    let drafters = [("draft", DrafterChoice::DraftModel), ("lookup", DrafterChoice::Lookup)];
+    let has_draft_model = session.engine().draft_memory().is_some();
+    for (name, drafter) in
+        drafters.into_iter().filter(|(_, drafter)| has_draft_model || *drafter == DrafterChoice::Lookup)
+    {
+        let fixed = |tokens| {
+            by_drafter(drafter)
+                .num_assistant_tokens_schedule(Schedule::Constant)
+                .num_assistant_tokens(tokens)
+                .prompt_lookup_num_tokens(tokens)
+        };
+        modes.extend(FIXED.map(|tokens| mode(format!("{name} {tokens}"), fixed(tokens))));
+    }
+    modes.push(mode("adaptive".into(), GenerateOptions::new()));
     modes
 }
 

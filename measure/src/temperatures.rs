@@ -21,7 +21,7 @@ const SAMPLED: [(&str, Acceptance); 2] = [("coupled", Acceptance::Coupled), ("re
 pub(super) struct Gain {
     pub temperature: f32,
     /// Rule of acceptance: `greedy`, `coupled` or `rejection`.
-    pub mode: &'static str,
+    pub mode: String,
     pub tokens: usize,
     pub num_spec_steps: usize,
     /// Tokens per forward pass of the target: 1 in plain sampling.
@@ -81,7 +81,7 @@ pub(super) async fn run(
         .filter(|(index, ((mode, _), sum))| mode.plain != *index && sum.tokens > 0);
     let gains = drafted.map(|(_, ((mode, temperature), sum))| Gain {
         temperature: *temperature,
-        mode: mode.name,
+        mode: mode.name.clone(),
         tokens: sum.tokens,
         num_spec_steps: sum.rounds,
         mean_acceptance_length: sum.length(),
@@ -103,10 +103,10 @@ fn modes_at(temperature: f32, plain: usize, session: &Session) -> impl Iterator<
         if temperature == 0.0 { options.do_sample(false) } else { options.do_sample(true).temperature(temperature) }
     };
     let drafted: &[_] = if temperature == 0.0 { &[(GREEDY, Acceptance::Coupled)] } else { &SAMPLED };
-    let off = TaskMode { name: "plain", options: options(Speculation::Off, Acceptance::Coupled), plain };
+    let off = TaskMode { name: "plain".into(), options: options(Speculation::Off, Acceptance::Coupled), plain };
     let drafted = drafted.iter().map(move |(name, acceptance)| {
         let options = options(Speculation::Auto, *acceptance);
-        TaskMode { name, options, plain }
+        TaskMode { name: (*name).into(), options, plain }
     });
     std::iter::once(off).chain(drafted)
 }

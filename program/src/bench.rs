@@ -41,6 +41,9 @@ pub(super) struct BenchArgs {
     prompts: PromptsFlag,
     #[command(flatten)]
     sweep: TemperaturesFlags,
+    /// Compare the adaptive schedule with each fixed number of draft tokens, 1 to 8, of each drafter
+    #[arg(long, conflicts_with_all = ["shape", "temperatures"])]
+    fixed: bool,
     /// Repeat measurements less often
     #[arg(long)]
     quick: bool,
@@ -179,7 +182,7 @@ async fn measure(
     let prompts = args.prompts.read_file()?;
     let mut report = bench.measure_backend(subject.engine(), args.names()?).await?;
     if let Subject::Session(mut session) = subject {
-        bench.measure_tasks(&mut session, &prompts, &mut report).await?;
+        bench.measure_tasks(&mut session, &prompts, args.fixed, &mut report).await?;
         // Frees its memory for the next part.
         drop(session);
         let pair = &args.models.pair;

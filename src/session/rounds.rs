@@ -159,6 +159,7 @@ pub async fn rounds(
         draft: Draft::Tokens(Vec::new()),
         proposed: 0,
         prefilled: 0,
+        prefill_seconds: 0.0,
         repeated: false,
         finished: Instant::now(),
     };
@@ -205,6 +206,8 @@ struct RoundLoop<'a, S> {
     proposed: usize,
     /// Tokens that the target read in this call before the current round; 0 after the first one.
     prefilled: usize,
+    /// Seconds for which it did.
+    prefill_seconds: f64,
     /// True if the next round was already submitted.
     repeated: bool,
     /// End of the previous round.
@@ -251,9 +254,10 @@ impl<S: Sink> RoundLoop<'_, S> {
 
     /// Reads all but the last token, which is pending.
     async fn prefill(&mut self) -> Result<(), Exit> {
+        let began = Instant::now();
         let Self { target, run, sink, .. } = self;
         let flow = run.read_beginning(*target, run.tokens.len() - 1, *sink).await?;
-        self.prefilled = run.num_read;
+        (self.prefilled, self.prefill_seconds) = (run.num_read, seconds(began));
         if flow.is_break() { Err(Exit::Aborted) } else { Ok(()) }
     }
 
@@ -311,19 +315,18 @@ impl<S: Sink> RoundLoop<'_, S> {
         Ok(())
     }
 
-    /// Submits the round. Before that, the draft model reads what it missed.
+    /// Submits the round. Before that, the draft model reads a chunk of what it missed; as long as it misses more, it drafts nothing.
     async fn submit(&mut self, round: &mut Current) -> Result<(), Exit> {
         round.began = Instant::now();
         let pending = self.run.tokens[self.run.tokens.len() - 1];
-        while let Draft::Model(1..) = self.draft {
+        if let Draft::Model(1..) = self.draft {
             let read = self.target.catch_up(pending).await;
-            if read == Ok(0) {
-                break;
-            }
-            self.emit()?;
-            round.caught_up += read?;
-            if self.sink.prefilled(round.before, round.before).is_break() {
-                return Err(Exit::Aborted);
+            if read != Ok(0) {
+                self.emit()?;
+                round.caught_up = read?;
+                if self.sink.prefilled(round.before, round.before).is_break() {
+                    return Err(Exit::Aborted);
+                }
             }
         }
         round.submitted = self.target.submit(pending, &self.draft).await;
@@ -343,7 +346,9 @@ impl<S: Sink> RoundLoop<'_, S> {
             return Ok(());
         }
         // Repeat only if the next draft fits whatever this round returns.
-        let repeats = self.drafter.repeats(&self.run.tokens, round.room) && round.room >= 2 * (self.proposed + 1);
+        let fits = round.room >= 2 * (self.proposed + 1);
+        // A draft model that still reads may have drafted nothing.
+        let repeats = self.drafter.repeats(&self.run.tokens, round.room) && fits && round.caught_up == 0;
         self.repeated = self.target.prepare(repeats);
         let hidden = seconds(round.submitted_at);
         let times = &mut self.run.stats.times;
@@ -405,6 +410,7 @@ impl<S: Sink> RoundLoop<'_, S> {
             rows,
             caught_up: current.caught_up,
             prefilled: std::mem::take(&mut self.prefilled),
+            prefill_seconds: std::mem::take(&mut self.prefill_seconds),
             ahead: current.ahead,
             seconds: (self.finished - current.began).as_secs_f64(),
         });

@@ -9,7 +9,7 @@ use web_time::Instant;
 const TIMES: usize = 3;
 /// Time for each kind of round: ten ticks of a coarse clock.
 const ENOUGH: Duration = Duration::from_millis(10);
-/// Time after which rounds of 4 and 2 rows are guessed.
+/// Time after which a round of 4 rows is guessed, and one of 2 rows if no draft model needs it.
 const MOST: Duration = Duration::from_millis(100);
 /// Upper bound for the measured wait, in plain rounds. A busy machine can cause any wait.
 const MOST_WAITING: f64 = 0.5;
@@ -35,13 +35,14 @@ pub(super) async fn time_rounds(
     let is_quick = time(target, &plain).await? < ENOUGH.as_secs_f64();
     let sixteen = if is_quick { time_ready(target, 16, vocab).await? } else { None };
     let eight = time_ready(target, 8, vocab).await?;
+    let drafts = has_draft_model && 2 < target.capacity() && target.ready(&one).await?;
     let mut few = [(4, None), (2, None)];
     for (rows, seconds) in &mut few {
-        if began.elapsed() < MOST {
+        // The time of a draft step is that of a round with one, without its two rows.
+        if began.elapsed() < MOST || drafts && *rows == 2 {
             *seconds = time_ready(target, *rows, vocab).await?;
         }
     }
-    let drafts = has_draft_model && 2 < target.capacity() && target.ready(&one).await?;
     let both = if drafts { Some(time(target, &one).await?) } else { None };
     let waited = time(target, &plain).await?;
     let ahead = time_ahead(target).await?.filter(|ahead| *ahead > 0.0).unwrap_or(waited);
@@ -53,7 +54,6 @@ pub(super) async fn time_rounds(
         // The round trip to a server is not noise, so it is not limited.
         let most = if timings.far { [f64::MAX; 2] } else { [MOST_WAITING, 1.0] };
         timings.waiting = (waited / ahead - 1.0).clamp(0.0, most[0]);
-        timings.timed = eight.is_some();
         for (rows, seconds) in [(8, eight), (16, sixteen)].into_iter().chain(few) {
             // Because of noise, a forward pass may measure less than one plain round, or more than `rows` plain rounds.
             let forward = seconds.map(|seconds| (seconds / ahead - timings.waiting).clamp(1.0, rows as f64));

@@ -282,14 +282,16 @@ impl Drafter for Adaptive {
         }
         let won = (round.accepted + 1) as f64 - cost;
         self.budget.settle(won, cost, timed_plain);
+        self.budget.charge_reading(self.estimates.costs.reading(round.caught_up));
         let acceptance = self.estimates.acceptance(Origin::DraftModel);
         if drafter != Origin::DraftModel || lookahead == 0 {
+            // It may have read a part of what it missed.
+            self.text.draft_model = self.text.draft_model.map(|read| read + round.caught_up);
             return self.retry.learn_idle(acceptance);
         }
         acceptance.learn(round.drafted.min(lookahead), round.accepted);
         self.retry = Retry { idle: 0, won: self.retry.won + won, ..self.retry };
         self.text.draft_model = Some(self.text.length + round.accepted);
-        self.budget.charge_reading(self.estimates.costs.reading(round.caught_up));
     }
 
     fn origin(&self) -> Origin {

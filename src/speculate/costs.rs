@@ -7,8 +7,10 @@ use crate::target::Timings;
 const RATE: f64 = 0.2;
 /// Largest correction factor, since a busy machine multiplies some timings. The cost for the budget is limited to its square.
 const MAX_FACTOR: f64 = 1.25;
-/// Tokens that the draft model reads together with its first step. A long text takes one step for each such group.
+/// Tokens that the draft model reads together with its first step. Until it is measured, reading takes one step for each such group.
 pub(super) const READ_PER_STEP: usize = 16;
+/// Least number of tokens whose reading is timed.
+const MUCH: usize = 64;
 /// Least extra cost of a guessed forward over several rows, in plain rounds. At 0 there would be nothing left to scale.
 const LEAST_EXTRA: f64 = 0.01;
 /// Plain rounds that wait for proposals before one is submitted ahead, to measure the cost of waiting.
@@ -18,8 +20,8 @@ const PAIR: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) struct Costs {
     timings: Timings,
-    /// True for each of the forwards over 1, 2, 4, 8 and 16 rows that is only guessed.
-    guessed: [bool; 5],
+    /// Time for a model to read one token of many, in its forwards over one row.
+    reading: f64,
     /// Seconds of the previous round, and true if it was submitted ahead; `None`: it was not a plain round.
     before: Option<(f64, bool)>,
     /// True until plain decoding is timed in this text, whose positions may be lower.
@@ -30,7 +32,8 @@ pub(super) struct Costs {
 
 impl Costs {
     pub fn new(timings: Timings) -> Self {
-        Self { timings, guessed: [!timings.timed; 5], before: None, is_new_text: true, unpaired: PAIR - 5 }
+        let reading = 1.0 / READ_PER_STEP as f64;
+        Self { timings, reading, before: None, is_new_text: true, unpaired: PAIR - 5 }
     }
 
     pub fn begin(&mut self) {
@@ -68,7 +71,16 @@ impl Costs {
 
     /// Returns the cost for the draft model to read `tokens` tokens.
     pub fn reading(&self, tokens: usize) -> f64 {
-        tokens as f64 * self.timings.step / READ_PER_STEP as f64
+        tokens as f64 * self.timings.step * self.reading
+    }
+
+    /// Records the seconds in which the target read `tokens` tokens and computed a round of expected cost `cost`. In forwards over one row, a
+    /// draft model reads them as fast.
+    pub fn learn_reading(&mut self, tokens: usize, cost: f64, seconds: f64) {
+        // A server reads at a speed of its own.
+        if let Some(plain) = self.timings.plain.filter(|_| tokens >= MUCH && !self.timings.far) {
+            self.reading = ((seconds / plain - cost) / tokens as f64).clamp(0.0, 1.0);
+        }
     }
 
     /// Records the seconds of a round with a draft. Returns its estimated cost.
@@ -78,23 +90,23 @@ impl Costs {
             if ahead || drafter != Origin::DraftModel || self.timings.far { 0.0 } else { self.timings.waiting };
         let expected = self.cost(drafter, tokens) + waited;
         let seen = self.timings.plain.map_or(expected, |plain| seconds / plain);
-        let rows = variant(tokens);
-        if self.guessed[rows] && drafter != Origin::DraftModel {
+        let (at, timings) = (variant(tokens), &mut self.timings);
+        if !timings.timed[at] && drafter != Origin::DraftModel {
             // The first measurement is used within a factor of 2, and other guesses are scaled by the same error.
             let seen = seen.clamp(expected / 2.0, expected * 2.0);
             let extra = |forward: f64| f64::max(forward - 1.0, LEAST_EXTRA);
-            let off = extra(self.timings.rows[rows] + seen - expected) / extra(self.timings.rows[rows]);
-            let guessed = self.timings.rows.iter_mut().zip(self.guessed).filter(|(_, guessed)| *guessed);
+            let off = extra(timings.rows[at] + seen - expected) / extra(timings.rows[at]);
+            let guessed = timings.rows.iter_mut().zip(timings.timed).filter(|(_, timed)| !timed);
             guessed.for_each(|(rows, _)| *rows = 1.0 + off * (*rows - 1.0));
-            debug_assert!(self.timings.rows.iter().all(|rows| rows.is_finite()), "{:?}", self.timings);
-            self.guessed[rows] = false;
+            debug_assert!(timings.rows.iter().all(|rows| rows.is_finite()), "{timings:?}");
+            timings.timed[at] = true;
             return seen;
         }
         let ratio = (seen / expected).clamp(1.0 / MAX_FACTOR, MAX_FACTOR * MAX_FACTOR);
         let factor = 1.0 + RATE * (ratio.min(MAX_FACTOR) - 1.0);
-        self.timings.rows[rows] = f64::max(self.timings.rows[rows] * factor, 1.0);
+        timings.rows[at] = f64::max(timings.rows[at] * factor, 1.0);
         if drafter == Origin::DraftModel {
-            self.timings.step *= factor;
+            timings.step *= factor;
         }
         expected * ratio
     }

@@ -82,12 +82,14 @@ impl Estimates {
     /// Records a round of `drafter`. Returns its cost in target forwards, and true if it timed plain decoding.
     pub fn learn(&mut self, drafter: Origin, round: &Round) -> (f64, bool) {
         let lookahead = round.rows.saturating_sub(1);
+        let expected = self.costs.cost(drafter, lookahead);
+        self.costs.learn_reading(round.prefilled, expected, round.prefill_seconds + round.seconds);
         // Rounds with an unknown share of reading are not timed.
         let is_timed = round.prefilled + round.caught_up == 0;
         let cost = match lookahead {
             0 => 1.0,
             _ if is_timed => self.costs.learn(drafter, lookahead, round.seconds, round.ahead),
-            _ => self.costs.cost(drafter, lookahead),
+            _ => expected,
         };
         if is_timed && lookahead == 0 {
             self.costs.learn_plain(round.seconds, round.ahead);

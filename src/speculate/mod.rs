@@ -104,6 +104,8 @@ pub struct Round {
     pub caught_up: usize,
     /// Tokens that the target read in this call before the round, the last of them within its `seconds`; 0 after the first round.
     pub prefilled: usize,
+    /// Seconds of that before the round.
+    pub prefill_seconds: f64,
     /// True if it was submitted before the previous round was read.
     pub ahead: bool,
     /// Seconds on the device, including the draft model.

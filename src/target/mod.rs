@@ -61,8 +61,8 @@ pub struct Timings {
     pub plain: Option<f64>,
     /// Time of a target forward over 1, 2, 4, 8 and 16 rows, in plain rounds.
     pub rows: [f64; 5],
-    /// `true`: `rows` was measured; `false`: it is an estimate.
-    pub timed: bool,
+    /// True for each of `rows` that was measured; the others are estimates.
+    pub timed: [bool; 5],
     /// Time of a draft model step, in plain rounds. Meaningless without a draft model.
     pub step: f64,
     /// `true`: one step drafts all tokens.
@@ -76,18 +76,24 @@ pub struct Timings {
 impl Timings {
     /// Returns estimates before any measurement: draft steps take `step`, and 8 rows take 1.5 times as long as one, as on a GPU.
     pub fn guess(step: f64) -> Self {
-        let mut timings =
-            Self { plain: None, rows: [1.0; 5], timed: false, step, at_once: false, waiting: 0.0, far: false };
-        timings.set_rows(8, 1.5);
+        let (rows, timed) = ([1.0; 5], [false; 5]);
+        let mut timings = Self { plain: None, rows, timed, step, at_once: false, waiting: 0.0, far: false };
+        timings.estimate_rows(1.5);
         timings
     }
 
-    /// Sets the time of a forward over `rows` rows, a power of two. 8 rows also estimate the other counts, so measure them first.
+    /// Estimates all forwards from that over 8 rows.
+    fn estimate_rows(&mut self, eight: f64) {
+        self.rows = std::array::from_fn(|power| 1.0 + (eight - 1.0) * ((1 << power) - 1) as f64 / 7.0);
+    }
+
+    /// Sets the measured time of a forward over `rows` rows, a power of two. 8 rows also estimate the other counts, so set them first.
     pub fn set_rows(&mut self, rows: usize, forward: f64) {
         if rows == 8 {
-            self.rows = std::array::from_fn(|power| 1.0 + (forward - 1.0) * ((1 << power) - 1) as f64 / 7.0);
+            self.estimate_rows(forward);
         }
-        self.rows[rows.ilog2() as usize] = forward;
+        let power = rows.ilog2() as usize;
+        (self.rows[power], self.timed[power]) = (forward, true);
     }
 }
 
