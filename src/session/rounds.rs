@@ -315,18 +315,23 @@ impl<S: Sink> RoundLoop<'_, S> {
         Ok(())
     }
 
-    /// Submits the round. Before that, the draft model reads a chunk of what it missed; as long as it misses more, it drafts nothing.
+    /// Submits the round. Before that, the draft model reads what it missed: all before the first round, else a chunk, so that the text goes
+    /// on. As long as it misses more, it drafts nothing.
     async fn submit(&mut self, round: &mut Current) -> Result<(), Exit> {
         round.began = Instant::now();
         let pending = self.run.tokens[self.run.tokens.len() - 1];
-        if let Draft::Model(1..) = self.draft {
+        while let Draft::Model(1..) = self.draft {
             let read = self.target.catch_up(pending).await;
-            if read != Ok(0) {
-                self.emit()?;
-                round.caught_up = read?;
-                if self.sink.prefilled(round.before, round.before).is_break() {
-                    return Err(Exit::Aborted);
-                }
+            if read == Ok(0) {
+                break;
+            }
+            self.emit()?;
+            round.caught_up += read?;
+            if self.sink.prefilled(round.before, round.before).is_break() {
+                return Err(Exit::Aborted);
+            }
+            if self.run.stats.num_spec_steps > 0 {
+                break;
             }
         }
         round.submitted = self.target.submit(pending, &self.draft).await;

@@ -266,12 +266,19 @@ struct Counting {
     fails: Option<(&'static str, u32)>,
     /// Rounds before its kernels are ready.
     unready: usize,
+    /// Chunks that its draft model still has to read.
+    unread: usize,
     /// Changes its answers.
     spoils: fn(&mut Verified),
     log: Log,
 }
 
 impl Counting {
+    fn new(log: &Log) -> Self {
+        let (cached, log) = (Vec::new(), log.clone());
+        Self { cached, submitted: None, fails: None, unready: 0, unread: 0, spoils: |_| (), log }
+    }
+
     fn step(&self, step: &'static str, pending: u32) -> Result<()> {
         self.log.borrow_mut().push(format!("{step} {pending}"));
         match self.fails {
@@ -305,8 +312,19 @@ impl Target for Counting {
         self.unready = self.unready.saturating_sub(1);
         Ok(ready)
     }
+    async fn catch_up(&mut self, pending: u32) -> Result<usize> {
+        if self.unread == 0 {
+            return Ok(0);
+        }
+        self.unread -= 1;
+        self.step("read", pending).map(|()| 16)
+    }
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
-        let Draft::Tokens(draft) = draft else { panic!("it has no draft model") };
+        let draft = match draft {
+            Draft::Tokens(draft) => draft.clone(),
+            Draft::Model(_) if self.unread > 0 => Vec::new(),
+            Draft::Model(count) => (pending + 1..).take(*count).collect(),
+        };
         self.submitted = Some([&[pending], &draft[..]].concat());
         if pending == 9 {
             std::thread::sleep(HELD);
@@ -386,7 +404,7 @@ fn listen_to(
     spoils: fn(&mut Verified),
 ) -> Heard {
     let log = Log::default();
-    let mut target = Counting { cached: Vec::new(), submitted: None, fails, unready: 0, spoils, log: log.clone() };
+    let mut target = Counting { fails, spoils, ..Counting::new(&log) };
     let mut sink = Listener { heard: Vec::new(), breaks: sink.0, fails: sink.1, log: log.clone() };
     let mut text = Run::new(&[8, 9]);
     text.overlap = overlap;
@@ -415,13 +433,48 @@ impl Drafter for Learning {
 #[test]
 fn what_is_not_ready_is_not_verified() {
     let log = Log::default();
-    let mut target =
-        Counting { cached: Vec::new(), submitted: None, fails: None, unready: 2, spoils: |_| (), log: log.clone() };
+    let mut target = Counting { unready: 2, ..Counting::new(&log) };
     let mut sink = Listener { heard: Vec::new(), breaks: None, fails: None, log };
     let (mut text, mut drafter) = (Run::new(&[8, 9]), Learning(Vec::new()));
     run(rounds(&mut target, &mut drafter, &mut text, &[], &mut sink)).unwrap();
     assert_eq!(drafter.0, [(0, 1), (0, 1), (1, 2), (1, 2)]);
     assert_eq!((sink.heard, text.stats.num_draft_tokens), (vec![10, 11, 12, 13, 14, 15], 2));
+}
+
+/// Drafts with a draft model after some plain rounds.
+struct Late(usize);
+
+impl Drafter for Late {
+    fn draft(&mut self, _tokens: &[u32], _room: usize) -> Draft {
+        let is_plain = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        if is_plain { Draft::Tokens(Vec::new()) } else { Draft::Model(2) }
+    }
+    fn learn(&mut self, _round: &Round) {}
+    fn origin(&self) -> Origin {
+        Origin::DraftModel
+    }
+}
+
+/// A draft model reads a long prompt before the first round, or else a chunk before each, so that the text goes on.
+#[test]
+fn a_text_goes_on_while_the_draft_model_reads() {
+    for (plain, expected) in [
+        (0, "read 9, read 9, read 9, submit 9, finish 9, submit 12, 10, 11, 12, finish 12, 13, 14, last 15"),
+        (
+            1,
+            "submit 9, finish 9, read 10, 10, submit 10, finish 10, read 11, 11, submit 11, finish 11, read 12, 12, \
+             submit 12, finish 12, 13, 14, last 15",
+        ),
+    ] {
+        let log = Log::default();
+        let mut target = Counting { unread: 3, ..Counting::new(&log) };
+        let mut sink = Listener { heard: Vec::new(), breaks: None, fails: None, log: log.clone() };
+        let mut text = Run::new(&[8, 9]);
+        run(rounds(&mut target, &mut Late(plain), &mut text, &[], &mut sink)).unwrap();
+        let steps: Vec<_> = log.borrow().iter().filter(|step| *step != "prepare").cloned().collect();
+        assert_eq!(steps.join(", "), expected);
+    }
 }
 
 #[test]
