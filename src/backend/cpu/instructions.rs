@@ -171,6 +171,15 @@ pub fn with_integers(work: impl WithIntegers) {
     }
 }
 
+/// Returns the name of the dot products that [`with_integers`] uses, for a description of the device; empty: none.
+pub fn dot_products() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if x86::has_dot_products() {
+        return " with VNNI";
+    }
+    ""
+}
+
 /// Portable code, without explicit vectors.
 #[derive(Clone, Copy)]
 pub struct Plain;

@@ -1,5 +1,6 @@
 //! The CPU as a device, and its threads.
 
+use super::instructions::dot_products;
 #[cfg(not(target_arch = "wasm32"))]
 use super::steps::Matrices;
 #[cfg(target_arch = "wasm32")]
@@ -38,7 +39,7 @@ fn info(threads: usize) -> DeviceInfo {
     DeviceInfo {
         name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
         backend: "Cpu".into(),
-        driver: simd::level(),
+        driver: simd::level() + dot_products(),
         max_buffer_size: isize::MAX as u64,
         max_binding_size: isize::MAX as u64,
         software: true,

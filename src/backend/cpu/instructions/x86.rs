@@ -80,6 +80,11 @@ pub fn vectorize(simd: V3, work: impl WithIntegers) {
     }
 }
 
+/// Returns true if [`vectorize`] uses dot products.
+pub fn has_dot_products() -> bool {
+    Avx512Vnni::find().is_some() || AvxVnni::find().is_some()
+}
+
 /// Does work with the products of AVX2.
 pub fn pairs(simd: V3, work: impl WithIntegers) {
     simd.vectorize(Vectorized(simd, work));
