@@ -85,7 +85,7 @@ function median(numbers) {
 /** Prints a line per task and writer: its speed and, relative to each peer, the median over the pairs of texts of one pass. */
 function report(writers, written) {
   const peers = writers.filter(({ isPeer }) => isPeer);
-  const line = (kind, name, ...cells) => console.log([kind.padEnd(9), name.padEnd(32), ...cells.map((cell) => String(cell).padStart(9))].join(" "));
+  const line = (kind, name, ...cells) => console.log([kind.padEnd(9), name.padEnd(40), ...cells.map((cell) => String(cell).padStart(9))].join(" "));
   const pairs = (one, other) => one.exercise === other.exercise && one.pass === other.pass;
   peers.forEach(({ name }, i) => console.log(`peer ${i + 1}: ${name}`));
   line("task", "writer", "tokens", "tokens/s", "the text", ...peers.map((_, i) => `/ peer ${i + 1}`));

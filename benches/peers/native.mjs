@@ -31,6 +31,7 @@ async function serveLlama(gguf, threads, flags) {
   child.stderr.on("data", (data) => {
     log = (log + data).slice(-4000);
   });
+  process.once("exit", () => child.kill());
   child.once("error", () => fail(`${LLAMA} could not be started: LLAMA_SERVER names llama.cpp's llama-server`));
   const url = `http://127.0.0.1:${port}`;
   const isReady = () =>
