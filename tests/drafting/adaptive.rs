@@ -600,19 +600,6 @@ fn a_long_prompt_is_read_when_that_pays() {
     }
 }
 
-/// A processor reads many tokens hardly faster than one. There a draft model must not read a long prompt for a short text.
-#[test]
-fn a_long_prompt_is_not_read_on_a_processor() {
-    for drafts in ["useless", "fair", "good"] {
-        let world = World { prompt: 250, reading: 0.3, ..world([drafts, "slope", "no lookup"], 0.4) };
-        for (seed, timings) in (0..8).flat_map(|seed| [(seed, Timings::Exact), (seed, Timings::Noisy)]) {
-            let text = Text { world, length: 100, seed };
-            let time = adaptive(&mut told(&world, timings, seed, 1.0), text, timings).0 / text.plain();
-            assert!(time <= 1.02, "{drafts}, text {seed}, {timings:?}: {time}");
-        }
-    }
-}
-
 #[test]
 fn the_state_says_what_was_chosen_and_why() {
     let after = |name, step| {
