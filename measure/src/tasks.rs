@@ -7,27 +7,44 @@ use super::spread::Spread;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::{Acceptance, DrafterChoice, GenerateOptions, Prompt, Result, Schedule, Speculation, Stats};
 use serde::Serialize;
+use std::fmt::{self, Display};
 use std::ops::ControlFlow;
 
 /// Tokens of the warm-up: enough that the draft model reads the prompt too.
 const WARM_UP: usize = 8;
-/// Fixed numbers of draft tokens.
-const FIXED: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Results of a kind of task in one mode, over all its prompts.
 #[derive(Serialize)]
 pub(super) struct Task {
     pub kind: String,
     pub mode: String,
+    #[serde(flatten)]
+    pub gain: Gain,
+}
+
+/// Results of a mode over some prompts, compared with plain decoding.
+#[derive(Serialize)]
+pub(super) struct Gain {
     pub tokens: usize,
     pub num_spec_steps: usize,
+    /// Tokens per forward pass of the target: 1 in plain decoding.
     pub mean_acceptance_length: f64,
-    /// Accepted draft tokens / draft tokens.
+    /// Accepted draft tokens / draft tokens; 0 without drafts.
     pub draft_acceptance_rate: f64,
     /// Speed over the prompts.
     pub tokens_per_second: Spread,
     /// Time of plain decoding with the same sampling / time in this mode; prompts are cached.
     pub speedup: f64,
+}
+
+impl Display for Gain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            tokens, num_spec_steps: rounds, mean_acceptance_length: length, draft_acceptance_rate: rate, ..
+        } = self;
+        let Self { tokens_per_second: speed, speedup, .. } = self;
+        write!(f, "{tokens:>6} {rounds:>7} {length:>7.2} {rate:>7.2} {speedup:>8.2} {speed:>17}")
+    }
 }
 
 /// Speed of the draft model without a target, on a kind of task.
@@ -83,18 +100,20 @@ impl Sum {
         self.phases.iter_mut().zip(phases).for_each(|(sum, phase)| *sum += phase);
     }
 
-    /// Returns tokens per forward pass of the target.
-    pub fn length(&self) -> f64 {
-        self.tokens as f64 / self.rounds as f64
-    }
-
-    /// Returns accepted draft tokens / draft tokens; 0 without drafts.
-    pub fn acceptance_rate(&self) -> f64 {
-        if self.drafted == 0 { 0.0 } else { self.accepted as f64 / self.drafted as f64 }
+    /// Compares it with plain decoding of the same prompts.
+    pub fn gain(&self, plain: &Self) -> Gain {
+        Gain {
+            tokens: self.tokens,
+            num_spec_steps: self.rounds,
+            mean_acceptance_length: self.tokens as f64 / self.rounds as f64,
+            draft_acceptance_rate: self.accepted as f64 / self.drafted.max(1) as f64,
+            tokens_per_second: Spread::of_values(&self.speeds),
+            speedup: plain.per_token() / self.per_token(),
+        }
     }
 
     /// Returns seconds per token: rejection sampling may generate a shorter text than plain decoding.
-    pub fn per_token(&self) -> f64 {
+    fn per_token(&self) -> f64 {
         self.seconds / self.tokens as f64
     }
 }
@@ -149,16 +168,8 @@ pub(super) async fn run(
             }
         }
         for (TaskMode { name, plain, .. }, sum) in modes.iter().zip(&sums) {
-            tasks.push(Task {
-                kind: alike[0].0.kind.clone(),
-                mode: name.clone(),
-                tokens: sum.tokens,
-                num_spec_steps: sum.rounds,
-                mean_acceptance_length: sum.length(),
-                draft_acceptance_rate: sum.acceptance_rate(),
-                tokens_per_second: Spread::of_values(&sum.speeds),
-                speedup: sums[*plain].per_token() / sum.per_token(),
-            });
+            let gain = sum.gain(&sums[*plain]);
+            tasks.push(Task { kind: alike[0].0.kind.clone(), mode: name.clone(), gain });
         }
     }
     let phase = |(mode, sum): (&TaskMode, &Sum)| {
@@ -189,6 +200,7 @@ pub(super) async fn alone(
 }
 
 /// A way to generate.
+#[derive(Clone)]
 pub(super) struct TaskMode {
     pub name: String,
     pub options: GenerateOptions,
@@ -199,7 +211,7 @@ pub(super) struct TaskMode {
 impl TaskMode {
     /// Returns the mode with another seed.
     pub fn with_seed(&self, seed: u64) -> Self {
-        Self { name: self.name.clone(), options: self.options.clone().seed(seed), plain: self.plain }
+        Self { options: self.options.clone().seed(seed), ..self.clone() }
     }
 }
 
@@ -239,22 +251,19 @@ pub(super) fn modes(session: &Session) -> Vec<TaskMode> {
     modes
 }
 
-/// Returns plain decoding, each drafter with each fixed number of draft tokens from 1 to 8, and the adaptive schedule.
+/// Returns plain decoding, each drafter of the session with 1 to 8 draft tokens, and the adaptive schedule.
 pub(super) fn fixed_modes(session: &Session) -> Vec<TaskMode> {
     let mode = |name: String, options| TaskMode { name, options, plain: 0 };
     let mut modes = vec![mode("plain".into(), GenerateOptions::new().speculation(Speculation::Off))];
-    let drafters = [("draft", DrafterChoice::DraftModel), ("lookup", DrafterChoice::Lookup)];
-    let has_draft_model = session.engine().draft_memory().is_some();
-    for (name, drafter) in
-        drafters.into_iter().filter(|(_, drafter)| has_draft_model || *drafter == DrafterChoice::Lookup)
-    {
-        let fixed = |tokens| {
-            by_drafter(drafter)
-                .num_assistant_tokens_schedule(Schedule::Constant)
-                .num_assistant_tokens(tokens)
-                .prompt_lookup_num_tokens(tokens)
+    for tokens in 1..=8 {
+        let fixed = |drafter| {
+            let options = by_drafter(drafter).num_assistant_tokens_schedule(Schedule::Constant);
+            options.num_assistant_tokens(tokens).prompt_lookup_num_tokens(tokens)
         };
-        modes.extend(FIXED.map(|tokens| mode(format!("{name} {tokens}"), fixed(tokens))));
+        if session.engine().draft_memory().is_some() {
+            modes.push(mode(format!("draft {tokens}"), fixed(DrafterChoice::DraftModel)));
+        }
+        modes.push(mode(format!("lookup {tokens}"), fixed(DrafterChoice::Lookup)));
     }
     modes.push(mode("adaptive".into(), GenerateOptions::new()));
     modes

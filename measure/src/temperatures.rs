@@ -5,8 +5,7 @@ use super::display::name_device;
 use super::exercise::Exercise;
 use super::lines::{LinePlot, LinePlots, lines};
 use super::parts::Limit;
-use super::spread::Spread;
-use super::tasks::{Sum, TaskMode, by_drafter, generate_all};
+use super::tasks::{Gain, Sum, TaskMode, by_drafter, generate_all};
 use foretoken::internals::session::Session;
 use foretoken::{Acceptance, Arithmetic, DeviceInfo, DrafterChoice, GenerateOptions, Result, Speculation};
 use serde::Serialize;
@@ -18,20 +17,12 @@ const SAMPLED: [(&str, Acceptance); 2] = [("coupled", Acceptance::Coupled), ("re
 
 /// Gain of drafts at a temperature.
 #[derive(Serialize)]
-pub(super) struct Gain {
+pub(super) struct GainAt {
     pub temperature: f32,
     /// Rule of acceptance: `greedy`, `coupled` or `rejection`.
     pub mode: String,
-    pub tokens: usize,
-    pub num_spec_steps: usize,
-    /// Tokens per forward pass of the target: 1 in plain sampling.
-    pub mean_acceptance_length: f64,
-    /// Accepted draft tokens / draft tokens.
-    pub draft_acceptance_rate: f64,
-    /// Speed over the texts.
-    pub tokens_per_second: Spread,
-    /// Time of plain sampling at this temperature / time with drafts; prompts are cached.
-    pub speedup: f64,
+    #[serde(flatten)]
+    pub gain: Gain,
 }
 
 /// All results of a sweep.
@@ -43,7 +34,7 @@ pub struct Sweep {
     pub(super) assistant_model: Option<String>,
     /// Prompts whose texts were completed, each with every seed.
     pub(super) texts: usize,
-    pub(super) temperatures: Vec<Gain>,
+    pub(super) temperatures: Vec<GainAt>,
     /// Parts that reached their time limit.
     pub(super) cut: Vec<&'static str>,
 }
@@ -56,7 +47,7 @@ pub(super) async fn run(
     temperatures: &[f32],
     effort: Effort,
     limit: &Limit,
-) -> Result<(usize, Vec<Gain>)> {
+) -> Result<(usize, Vec<GainAt>)> {
     let mut modes: Vec<(f32, TaskMode)> = Vec::new();
     for temperature in temperatures {
         modes.extend(modes_at(*temperature, modes.len(), session).map(|mode| (*temperature, mode)));
@@ -79,15 +70,10 @@ pub(super) async fn run(
         .zip(&sums)
         .enumerate()
         .filter(|(index, ((mode, _), sum))| mode.plain != *index && sum.tokens > 0);
-    let gains = drafted.map(|(_, ((mode, temperature), sum))| Gain {
+    let gains = drafted.map(|(_, ((mode, temperature), sum))| GainAt {
         temperature: *temperature,
         mode: mode.name.clone(),
-        tokens: sum.tokens,
-        num_spec_steps: sum.rounds,
-        mean_acceptance_length: sum.length(),
-        draft_acceptance_rate: sum.acceptance_rate(),
-        tokens_per_second: Spread::of_values(&sum.speeds),
-        speedup: sums[mode.plain].per_token() / sum.per_token(),
+        gain: sum.gain(&sums[mode.plain]),
     });
     Ok((texts, gains.collect()))
 }
@@ -115,8 +101,8 @@ impl Sweep {
     /// Draws the gain in tokens per pass and in time, as SVG.
     pub fn picture(&self) -> String {
         let line = |mode: &str, value: fn(&Gain) -> f64| {
-            let alike = self.temperatures.iter().filter(|gain| gain.mode == mode || gain.mode == GREEDY);
-            let mut points: Vec<_> = alike.map(|gain| (f64::from(gain.temperature), value(gain))).collect();
+            let alike = self.temperatures.iter().filter(|at| at.mode == mode || at.mode == GREEDY);
+            let mut points: Vec<_> = alike.map(|at| (f64::from(at.temperature), value(&at.gain))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points
         };
@@ -150,16 +136,9 @@ impl Display for Sweep {
         writeln!(f, "device   {}, {}; {arithmetic} arithmetic", name_device(&self.device), self.device.driver)?;
         let drafter = self.assistant_model.as_deref().unwrap_or("lookup");
         writeln!(f, "model    {}, drafted by {drafter}; {} texts", self.model, self.texts)?;
-        writeln!(f, "gains    temperature  mode       tokens  passes  tokens/pass  rate         tokens/s  speedup")?;
-        for gain in &self.temperatures {
-            let Gain { temperature, mode, tokens, num_spec_steps, mean_acceptance_length, .. } = gain;
-            let counts = format!("{tokens:>6} {num_spec_steps:>7} {mean_acceptance_length:>12.2}");
-            let (rate, speed) = (gain.draft_acceptance_rate, gain.tokens_per_second);
-            writeln!(
-                f,
-                "         {temperature:<11}  {mode:<9} {counts} {rate:>6.2} {speed:>16} {:>7.2}x",
-                gain.speedup
-            )?;
+        writeln!(f, "gains    temperature  mode      tokens  rounds  length    rate  speedup          tokens/s")?;
+        for GainAt { temperature, mode, gain } in &self.temperatures {
+            writeln!(f, "         {temperature:<11}  {mode:<9} {gain}")?;
         }
         Ok(())
     }
