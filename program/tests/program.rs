@@ -655,6 +655,25 @@ fn bench_measures_the_cpu_too() {
 }
 
 #[test]
+fn bench_compares_fixed_numbers_of_draft_tokens() {
+    let folder = TempDir::new().unwrap();
+    let (_, prompts) = prompts(&folder);
+    let report =
+        json(&["bench", "--fixed", "--quick", "--time-limit", "86400", "--device", "cpu", "--prompts", &prompts]);
+    let tasks = report["tasks"].as_array().unwrap();
+    let fixed = (1..=8).flat_map(|tokens| [format!("draft {tokens}"), format!("lookup {tokens}")]);
+    let expected: Vec<_> = ["plain".into()].into_iter().chain(fixed).chain(["adaptive".into()]).collect();
+    assert_eq!(tasks.iter().map(|task| task["mode"].as_str().unwrap().to_owned()).collect::<Vec<_>>(), expected);
+    let number = |task: &Value, key: &str| task[key].as_f64().unwrap();
+    for (task, mode) in tasks.iter().zip(&expected) {
+        let most = mode.split(' ').nth(1).map_or(8.0, |tokens| tokens.parse().unwrap());
+        let (tokens, rounds) = (number(task, "tokens"), number(task, "num_spec_steps"));
+        assert!(tokens == number(&tasks[0], "tokens") && tokens <= rounds * (most + 1.0), "{task}");
+    }
+    assert!(number(&tasks[3], "num_spec_steps") < number(&tasks[0], "num_spec_steps"), "{}", tasks[3]);
+}
+
+#[test]
 fn bench_compares_temperatures() {
     let folder = TempDir::new().unwrap();
     let (_, prompts) = prompts(&folder);
