@@ -15,8 +15,8 @@ const MOST: Duration = Duration::from_millis(100);
 const MOST_WAITING: f64 = 0.5;
 
 /// Times plain rounds, rounds of 8 rows, rounds with one draft step (if there is a draft model), and plain rounds submitted
-/// ahead. Also times rounds of 4 and 2 rows until 100 ms have passed, and of 16 rows if plain rounds are quick. Skips kernels
-/// that are not compiled yet; in a browser their compilation starts now and continues during the first text. Leaves the cache
+/// ahead. Also times rounds of 4 and 2 rows until 100 ms have passed (2 rows for a draft model in any case), and of 16 rows if
+/// plain rounds are quick. Skips kernels that are not compiled yet; in a browser their compilation starts now and continues during the first text. Leaves the cache
 /// empty. `step`: estimated cost of a draft step, in plain rounds; `vocab`: tokens that may be read.
 ///
 /// WebAssembly gets faster as it runs. So plain rounds, the unit for all others, run first, but count only when they are timed

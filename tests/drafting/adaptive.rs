@@ -31,8 +31,6 @@ struct World {
     /// Probabilities that the lookup proposes tokens, and that a proposed token is right.
     lookup: Option<(f64, f64)>,
     prompt: usize,
-    /// Cost of reading one token of many, in a model's forwards over one row. The first round's measured time includes that of the prompt.
-    reading: f64,
     /// Extra cost of a round that is not submitted before the previous one is read.
     host: f64,
     /// `true`: `host` is the round trip to a server.
@@ -52,8 +50,10 @@ struct Block {
 const SURE: f64 = 0.95;
 const UNSURE: f64 = 0.25;
 
-/// Cost of reading one token of many, in a model's forwards over one row.
+/// Cost of prefilling one token with the draft model, in draft steps.
 const READING: f64 = 0.06;
+/// Cost of prefilling one prompt token with the target. The first round's measured time includes it for every choice.
+const PREFILL: f64 = 0.05;
 /// Missed tokens that the draft model reads within a step, at no extra cost.
 const CLOSE_BEHIND: usize = 15;
 
@@ -160,7 +160,7 @@ impl Text {
     }
 
     fn reading(&self, missed: usize) -> f64 {
-        self.world.step * self.world.reading * missed.saturating_sub(CLOSE_BEHIND) as f64
+        self.world.step * READING * missed.saturating_sub(CLOSE_BEHIND) as f64
     }
 
     fn plain(&self) -> f64 {
@@ -252,7 +252,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
             caught_up = (tokens.len() - 1 - read).saturating_sub(CLOSE_BEHIND);
             read = tokens.len() + accepted;
         }
-        let seconds = text.seconds(at) * (cost + world.step * world.reading * caught_up as f64);
+        let seconds = text.seconds(at) * (cost + world.step * READING * caught_up as f64);
         time += seconds;
         let mut noise = 1.0;
         if timings == Timings::Noisy {
@@ -262,7 +262,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
             }
         }
         let prefilled = if round == 0 { world.prompt - 1 } else { 0 };
-        let mut measured = (seconds + text.seconds(at) * world.reading * prefilled as f64) * noise;
+        let mut measured = (seconds + text.seconds(at) * PREFILL * prefilled as f64) * noise;
         if let Timings::Ticks(tick) = timings {
             let began = time - seconds;
             measured = (((began + measured) / tick).floor() - (began / tick).floor()) * tick;
@@ -331,7 +331,6 @@ fn worlds() -> Vec<World> {
                             verify,
                             lookup,
                             prompt: 20,
-                            reading: READING,
                             host: 0.0,
                             far: false,
                             block: None,
@@ -483,18 +482,8 @@ fn drafts_end_where_their_confidence_says_so() {
                     let name = ("block", verify_name, step, "no lookup");
                     let block = Some(Block { confides });
                     let drafts = Some((drafts, drafts));
-                    let world = World {
-                        name,
-                        drafts,
-                        step,
-                        verify,
-                        lookup: None,
-                        prompt: 20,
-                        reading: READING,
-                        host: 0.0,
-                        far: false,
-                        block,
-                    };
+                    let world =
+                        World { name, drafts, step, verify, lookup: None, prompt: 20, host: 0.0, far: false, block };
                     let of_text = |seed| {
                         let text = Text { world, length: 1000, seed };
                         let time = adaptive(&mut told(&world, Timings::Noisy, seed, 1.0), text, Timings::Noisy).0;
@@ -713,18 +702,8 @@ fn rows_that_cost_nothing_are_found_out_also_where_costs_were_guessed() {
         both.map(|kind| (timings, kind))
     }) {
         let name = (draft_name, "free", 0.05, "");
-        let world = World {
-            name,
-            drafts,
-            step: 0.05,
-            verify: FREE,
-            lookup,
-            prompt: 20,
-            reading: READING,
-            host: 0.0,
-            far: false,
-            block: None,
-        };
+        let world =
+            World { name, drafts, step: 0.05, verify: FREE, lookup, prompt: 20, host: 0.0, far: false, block: None };
         for seed in 0..20 {
             let texts = [0, 1].map(|at| Text { world, length: 500, seed: seed + 1000 * at });
             let mut drafter = Adaptive::new(Told { plain: Some(PLAIN), ..Told::guess(world.step) });
@@ -779,18 +758,7 @@ fn a_clock_that_stands_still_is_no_error() {
 /// for a round trip, rounds of a draft model too; streamed tokens do not.
 fn far(way: f64, length: usize, drafts: Option<(f64, f64)>, lookup: Option<(f64, f64)>) -> f64 {
     let name = ("server", "flat", 0.1, "");
-    let world = World {
-        name,
-        drafts,
-        step: 0.1,
-        verify: FLAT,
-        lookup,
-        prompt: 20,
-        reading: READING,
-        host: way,
-        far: true,
-        block: None,
-    };
+    let world = World { name, drafts, step: 0.1, verify: FLAT, lookup, prompt: 20, host: way, far: true, block: None };
     let rows = [1.0, 2.0, 4.0, 8.0, 16.0].map(FLAT);
     let told =
         Told { plain: Some(0.02), rows, timed: [true; 5], step: world.step, at_once: false, waiting: way, far: true };
