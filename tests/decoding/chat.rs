@@ -54,13 +54,20 @@ const TURNS: [&str; 3] = [
 
 #[test]
 fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
-    let mut session = load("models/tales/target", "models/tales/draft", 512);
-    let mut fresh = load("models/tales/target", "models/tales/draft", 512);
     // Another schedule may leave the draft model's cache shorter.
     let num_assistant_tokens_schedule = Schedule::Constant;
     let greedy = GenerateOptions::new().max_new_tokens(24).num_assistant_tokens_schedule(num_assistant_tokens_schedule);
     let sampled = greedy.clone().do_sample(true).temperature(0.7).seed(5);
-    for (options, most) in [(&greedy, 1000), (&sampled, 1000), (&greedy, 9)] {
+    check_turns(&Device::cpu(), &[(&greedy, 1000), (&sampled, 1000), (&greedy, 9)]);
+    // A software GPU takes long.
+    check_turns(&Device::from(&gpu()), &[(&sampled, 9)]);
+}
+
+/// Writes conversations with these options and numbers of tokens, after which an answer is stopped.
+fn check_turns(device: &Device, ways: &[(&GenerateOptions, usize)]) {
+    let begin = || load_on(device.clone(), "models/tales/target", "models/tales/draft", 512, 0);
+    let (mut session, mut fresh) = (begin(), begin());
+    for &(options, most) in ways {
         let (mut chat, mut read, mut cached) = (Vec::new(), 0, Vec::new());
         for text in TURNS {
             chat.push(Message::new("user", text));

@@ -62,7 +62,7 @@ fn one_pass_guesses_what_the_model_computes_at_its_masks() {
 fn the_text_is_the_plain_one_and_rounds_submitted_ahead_guess_the_same() {
     let folder = folder();
     let case = &Tales::cases()[1];
-    let most = case.greedy_ids.len().min(30);
+    let most = case.greedy_ids.len().min(20);
     let write = |backend: &mut dyn Queue, count: usize, overlap: bool| {
         let text = Scenario::new(&case.prompt_ids).draft_model(Schedule::Constant, count).most(most);
         let outcome = text.overlap(overlap).run(backend);

@@ -44,7 +44,7 @@ pub const MTP: Kind = Kind {
     file: "mtp.json",
     prefix: "mtp_",
     lookaheads: &[1, 3, 7],
-    most: 60,
+    most: 30,
 };
 // Their target takes long on a software GPU.
 pub const DFLASH: Kind =
@@ -126,7 +126,7 @@ fn rounds_are_those_of_the_reference(kind: &Kind) {
         for case in &kind.cases()[part] {
             for Mode { lookahead, confidence, accepted } in &case.modes {
                 backend.sample_by(&Sampling { confidence: *confidence, ..Sampling::default() }).unwrap();
-                let most = if backend.on_gpu().is_some() { 12 } else { accepted.len() };
+                let most = if backend.on_gpu().is_some() { 8 } else { accepted.len() };
                 let (text, rounds) = write(&mut *backend, case, *lookahead, most);
                 assert_eq!(text, case.text[..text.len()], "{lookahead} ahead");
                 assert_eq!(
