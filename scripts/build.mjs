@@ -43,19 +43,10 @@ const LATER = {
 /** Engine modules; a page downloads one of them. */
 const ENGINES = ["foretoken_bg.wasm", "relaxed_bg.wasm"];
 
-/** Installs wasm-bindgen, which writes the glue, if needed. Returns its path. It must have exactly the library's version. */
-function needBindgen() {
-  const version = /^wasm-bindgen = "=(.+)"$/m.exec(readFileSync(join(browser, "Cargo.toml"), "utf8"))[1];
-  const tools = join(root, "target", "tools");
-  const program = join(tools, "bin", process.platform === "win32" ? "wasm-bindgen.exe" : "wasm-bindgen");
-  const there = existsSync(program) && spawnSync(program, ["--version"], { encoding: "utf8" }).stdout;
-  if (there !== `wasm-bindgen ${version}\n`) {
-    const install = ["install", "wasm-bindgen-cli", "--version", version, "--root", tools, "--bin", "wasm-bindgen", "--force"];
-    // A registry mirror may lack a locked version of a dependency.
-    const locked = spawnSync("cargo", [...install, "--locked"], { stdio: "inherit" });
-    if (locked.status !== 0) run("cargo", install);
-  }
-  return program;
+/** Builds the program that writes the glue. Optimised, it would take four times as long to compile, and save less. Returns its path. */
+function needGlue(manifest) {
+  run("cargo", ["build", ...manifest, "--package", "glue"], { cwd: root, env: { ...process.env, CARGO_TARGET_DIR: target } });
+  return join(target, "debug", process.platform === "win32" ? "glue.exe" : "glue");
 }
 
 /** Installs the development dependencies of package-lock.json. */
@@ -144,13 +135,13 @@ function bundle({ name, exported, file }) {
 export async function build({ likeTests = false } = {}) {
   needRust();
   needNpm();
-  const bindgen = needBindgen();
   const cwd = { cwd: root };
   const target32 = ["--target", "wasm32-unknown-unknown"];
   needLock();
   const manifest = ["--manifest-path", join(browser, "Cargo.toml")];
   // Fetched first, so that the folders exist whose names `withoutPaths` removes.
   run("cargo", ["fetch", ...target32, ...manifest], cwd);
+  const writeGlue = needGlue(manifest);
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "browser.wasm");
   // Imported here, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");
@@ -166,7 +157,7 @@ export async function build({ likeTests = false } = {}) {
     const glue = join(target, "glue", name);
     rmSync(glue, { recursive: true, force: true });
     mkdirSync(glue, { recursive: true });
-    run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", scriptName, "--remove-producers-section"], cwd);
+    run(writeGlue, [raw, glue, scriptName], cwd);
     const named = join(glue, `${scriptName}_bg.wasm`);
     weighCrates(readFileSync(named));
     const small = join(glue, "small.wasm");
