@@ -13,8 +13,8 @@ needWebKit();
 needPython();
 // For all of cargo's calls, also those of other scripts: it saves time to compile, and no test measures speed.
 process.env.CARGO_PROFILE_RELEASE_LTO ??= "off";
-// Without a desktop session this is unset, and Mesa warns at every start.
-const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
+// Without a desktop session the folder is unset, and Mesa warns at every start. Two tests run at a time, so that lavapipe needs no threads.
+const env = { XDG_RUNTIME_DIR: tmpdir(), LP_NUM_THREADS: "0", ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 run(process.execPath, ["scripts/style.mjs"]);
