@@ -43,7 +43,7 @@ const LATER = {
 /** Engine modules; a page downloads one of them. */
 const ENGINES = ["foretoken_bg.wasm", "relaxed_bg.wasm"];
 
-/** Builds the program that writes the glue. Optimised, it would take four times as long to compile, and save less. Returns its path. */
+/** Builds the program that writes the glue. Optimising it takes longer than it saves. Returns its path. */
 function needGlue(manifest) {
   run("cargo", ["build", ...manifest, "--package", "glue"], { cwd: root, env: { ...process.env, CARGO_TARGET_DIR: target } });
   return join(target, "debug", process.platform === "win32" ? "glue.exe" : "glue");
