@@ -194,7 +194,7 @@ fn adversarial_drafters_change_nothing_and_a_round_is_one_submission() {
     }
 }
 
-/// `most`: tokens of the texts that a drafter makes which knows the target's text.
+/// `most`: tokens of each text whose drafter knows the target's tokens.
 fn adversarial(engine: &mut GpuBackend, folder: &std::path::Path, most: usize) {
     let golden = Golden::read(folder);
     let what = folder.display();
