@@ -1,8 +1,7 @@
 //! The safetensors format: parses untrusted bytes into a checked tensor table, or returns the rule that they break.
 //!
 //! A file is the header's length (8 bytes, little-endian), the header (a JSON object: name -> dtype, shape, offsets), and the data, which
-//! the tensors must cover exactly. Sizes are checked `u64` numbers, because `usize` has 32 bits in the browser. They are compared with a
-//! limit before memory is allocated.
+//! the tensors must cover exactly. Sizes are checked `u64` numbers, because `usize` has 32 bits in the browser, and compared with limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +9,10 @@ use std::ops::Range;
 
 use safetensors::Dtype;
 use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::value::StrDeserializer;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::Error;
+use serde_json::value::RawValue;
 
 use super::{MAX_DIMS, MAX_NAME, MAX_TENSORS, check_name, quote};
 use crate::error::WeightsRule;
@@ -60,9 +61,15 @@ pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<Vec<(String, Ent
 
 /// Parses an index into a map from tensor to shard.
 pub(crate) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
-    let index: Object<Index> =
-        serde_json::from_slice(index).map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;
-    let map = index.0.weight_map.0;
+    let weight_map = || {
+        let Members(index) = serde_json::from_str(std::str::from_utf8(index).map_err(Error::custom)?)?;
+        let mut maps = index.iter().filter(|(key, _)| key == "weight_map");
+        match [maps.next(), maps.next()] {
+            [Some((_, map)), None] => strings(map),
+            _ => Err(Error::custom("it has not one weight_map")),
+        }
+    };
+    let map = weight_map().map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;
     match map.values().find(|shard| !is_shard_name(shard)) {
         Some(shard) => Err(WeightsRule::ShardName { shard: quote(shard) }),
         None => Ok(map),
@@ -81,7 +88,7 @@ fn check(name: &str, info: TensorInfo, data: &Range<u64>) -> Result<Entry, Weigh
     let Some((dtype, size)) = parse_dtype(&info.dtype) else {
         return Err(WeightsRule::UnknownDtype { tensor, dtype: quote(&info.dtype) });
     };
-    let shape = info.shape.0;
+    let shape = info.shape;
     if shape.len() > MAX_DIMS {
         return Err(WeightsRule::TooManyDims { tensor, limit: MAX_DIMS });
     }
@@ -92,7 +99,7 @@ fn check(name: &str, info: TensorInfo, data: &Range<u64>) -> Result<Entry, Weigh
     if shape.contains(&0) {
         expected = 0;
     }
-    let &[start, end] = info.data_offsets.0.as_slice() else {
+    let &[start, end] = info.data_offsets.as_slice() else {
         let reason = "data_offsets has to hold two numbers".to_owned();
         return Err(WeightsRule::BadTensorInfo { tensor, reason });
     };
@@ -142,83 +149,35 @@ fn read_entries(header: &[u8]) -> Result<BTreeMap<String, TensorInfo>, WeightsRu
         return Err(WeightsRule::HeaderNotObject);
     }
     let text = std::str::from_utf8(header).map_err(|_| WeightsRule::HeaderNotUtf8)?;
+    let reason = |error: Error| quote(&error.to_string());
     let mut json = serde_json::Deserializer::from_str(text);
-    let mut reader = HeaderReader::default();
-    if let Err(error) = reader.deserialize(&mut json) {
-        let reason = quote(&error.to_string());
-        return Err(match (reader.broken, reader.current) {
-            (Some(rule), _) => rule,
-            (None, Some(name)) if error.is_data() && name == METADATA => WeightsRule::BadMetadata { reason },
-            (None, Some(tensor)) if error.is_data() => WeightsRule::BadTensorInfo { tensor, reason },
-            _ => WeightsRule::HeaderNotJson { reason },
-        });
-    }
+    let members = Members::deserialize(&mut json);
+    let Members(members) = members.map_err(|error| WeightsRule::HeaderNotJson { reason: reason(error) })?;
     json.end().map_err(|_| WeightsRule::HeaderTail)?;
-    Ok(reader.entries)
+    let (mut entries, mut metadata) = (BTreeMap::new(), None);
+    for (tensor, value) in members {
+        check_name(&tensor)?;
+        if tensor == METADATA {
+            if metadata.replace(value).is_some() {
+                return Err(WeightsRule::DuplicateTensor { tensor });
+            }
+            strings(value).map_err(|error| WeightsRule::BadMetadata { reason: reason(error) })?;
+        } else if entries.contains_key(&tensor) {
+            return Err(WeightsRule::DuplicateTensor { tensor });
+        } else if entries.len() >= MAX_TENSORS {
+            return Err(WeightsRule::TooManyTensors { limit: MAX_TENSORS });
+        } else {
+            match TensorInfo::parse(value.get()) {
+                Ok(info) => entries.insert(tensor, info),
+                Err(error) => return Err(WeightsRule::BadTensorInfo { tensor, reason: reason(error) }),
+            };
+        }
+    }
+    Ok(entries)
 }
 
 /// The only key of a header that is not a tensor. It holds an object of strings.
 const METADATA: &str = "__metadata__";
-
-/// Reads the header's object key by key. Serde's maps would silently keep the last of two equal keys.
-#[derive(Default)]
-struct HeaderReader {
-    entries: BTreeMap<String, TensorInfo>,
-    /// Key whose value is being read, for error messages.
-    current: Option<String>,
-    /// Rule that was broken if we raised the error. Serde's errors carry only text.
-    broken: Option<WeightsRule>,
-    has_metadata: bool,
-}
-
-impl HeaderReader {
-    fn check_name(&self, name: &str) -> Result<(), WeightsRule> {
-        let tensor = || name.to_owned();
-        check_name(name)?;
-        match name {
-            METADATA if self.has_metadata => Err(WeightsRule::DuplicateTensor { tensor: tensor() }),
-            METADATA => Ok(()),
-            _ if self.entries.contains_key(name) => Err(WeightsRule::DuplicateTensor { tensor: tensor() }),
-            _ if self.entries.len() >= MAX_TENSORS => Err(WeightsRule::TooManyTensors { limit: MAX_TENSORS }),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for &mut HeaderReader {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut HeaderReader {
-    type Value = ();
-
-    fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
-        text.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<String>()? {
-            if let Err(rule) = self.check_name(&name) {
-                self.broken = Some(rule);
-                return Err(A::Error::custom("a rule is broken"));
-            }
-            self.current = Some(name.clone());
-            if name == METADATA {
-                self.has_metadata = true;
-                map.next_value::<Strings>()?;
-            } else {
-                let Object(info) = map.next_value()?;
-                self.entries.insert(name, info);
-            }
-            self.current = None;
-        }
-        Ok(())
-    }
-}
 
 /// Unchecked tensor of the header. The crate's `TensorInfo` does not fit: its `usize` offsets would limit files to 4 GiB in the browser,
 /// and it accepts unknown fields and arrays.
@@ -226,90 +185,56 @@ impl<'de> Visitor<'de> for &mut HeaderReader {
 #[serde(deny_unknown_fields)]
 struct TensorInfo {
     dtype: String,
-    shape: Numbers,
-    data_offsets: Numbers,
+    shape: Vec<u64>,
+    data_offsets: Vec<u64>,
 }
 
-#[derive(Deserialize)]
-struct Index {
-    weight_map: Strings,
+impl TensorInfo {
+    /// Parses an object. Serde's derive would also accept an array of the field values.
+    fn parse(json: &str) -> Result<Self, Error> {
+        if json.starts_with('{') { serde_json::from_str(json) } else { Err(Error::custom("it is not an object")) }
+    }
 }
 
-/// `T` written as a JSON object. Serde's derive would also accept an array of the field values.
-struct Object<T>(T);
+/// Members of an object, in order; serde's maps would keep the last of two equal keys. Members beyond all limits are omitted.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
 
-/// Numbers of an array, cut off at one more than a shape may have, which suffices to see that there are too many.
-struct Numbers(Vec<u64>);
-
-/// Object of strings without duplicate keys.
-struct Strings(BTreeMap<String, String>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct Fields<T>(std::marker::PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
-            type Value = Object<T>;
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
 
             fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
                 text.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    // One more than the tensors and the metadata.
+                    if members.len() < MAX_TENSORS + 2 {
+                        members.push(member);
+                    }
+                }
+                Ok(Members(members))
             }
         }
-        json.deserialize_map(Fields(std::marker::PhantomData))
+        json.deserialize_map(Object)
     }
 }
 
-impl<'de> Deserialize<'de> for Numbers {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct Items;
-        impl<'de> Visitor<'de> for Items {
-            type Value = Numbers;
-
-            fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
-                text.write_str("an array of whole numbers from 0")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Numbers, A::Error> {
-                let mut numbers = Vec::with_capacity(MAX_DIMS);
-                while let Some(number) = items.next_element()? {
-                    if numbers.len() <= MAX_DIMS {
-                        numbers.push(number);
-                    }
-                }
-                Ok(Numbers(numbers))
-            }
-        }
-        json.deserialize_seq(Items)
+/// Parses an object of strings. Refuses repeated keys and too many.
+fn strings(json: &RawValue) -> Result<BTreeMap<String, String>, Error> {
+    let Members(members) = serde_json::from_str(json.get())?;
+    if members.len() > MAX_TENSORS {
+        return Err(Error::custom(format_args!("more than {MAX_TENSORS} keys")));
     }
-}
-
-impl<'de> Deserialize<'de> for Strings {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Strings;
-
-            fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
-                text.write_str("an object of strings")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strings, A::Error> {
-                let mut pairs = BTreeMap::new();
-                while let Some((key, value)) = map.next_entry::<String, String>()? {
-                    if pairs.len() >= MAX_TENSORS {
-                        return Err(A::Error::custom(format_args!("more than {MAX_TENSORS} keys")));
-                    }
-                    if pairs.contains_key(&key) {
-                        return Err(A::Error::custom(format_args!("the key {key:?} is there twice")));
-                    }
-                    pairs.insert(key, value);
-                }
-                Ok(Strings(pairs))
-            }
+    let mut map = BTreeMap::new();
+    for (key, value) in members {
+        if map.insert(key.clone(), serde_json::from_str(value.get())?).is_some() {
+            return Err(Error::custom(format_args!("the key {key:?} is there twice")));
         }
-        json.deserialize_map(Pairs)
     }
+    Ok(map)
 }

@@ -273,13 +273,23 @@ fn header_not_utf8() {
 
 #[test]
 fn header_not_json() {
-    let nested = format!(r#"{{"t":{}"#, r#"{"a":"#.repeat(100_000));
-    for header in ["{", "{]", r#"{"t":}"#, r#"{"t":{"dtype":"F32",}"#, "{1:2}", r#"{"\ud800":1}"#, "{},{", &nested[..5]]
-    {
+    let open_braces = format!(r#"{{"t":{}"#, r#"{"a":"#.repeat(100_000));
+    for header in [
+        "{",
+        "{]",
+        r#"{"t":}"#,
+        r#"{"t":{"dtype":"F32",}"#,
+        "{1:2}",
+        r#"{"\ud800":1}"#,
+        "{},{",
+        &open_braces[..5],
+        &open_braces,
+    ] {
         let rule = rule(open(&file(header, 0)));
         assert!(matches!(rule, Rule::HeaderNotJson { .. } | Rule::HeaderTail), "{header:?}: {rule}");
     }
-    // Deep nesting is refused at its first level, without recursion.
+    // Deep nesting is read without recursion, and refused at its first level.
+    let nested = format!("{open_braces}1{}", "}".repeat(100_001));
     assert!(matches!(rule(open(&file(nested, 0))), Rule::BadTensorInfo { .. }));
 }
 
@@ -480,9 +490,18 @@ fn data_tail() {
 #[test]
 fn bad_index() {
     let twice = index(&[("a", SHARDS[0]), ("b", SHARDS[1]), ("a", SHARDS[1])]);
-    for index in
-        ["", "{}", "[]", "[{}]", "{", r#"{"weight_map":[]}"#, r#"{"weight_map":{"a":1}}"#, "{\"\u{fffd}", &twice]
-    {
+    for index in [
+        "",
+        "{}",
+        "[]",
+        "[{}]",
+        "{",
+        r#"{"weight_map":[]}"#,
+        r#"{"weight_map":{},"weight_map":{}}"#,
+        r#"{"weight_map":{"a":1}}"#,
+        "{\"\u{fffd}",
+        &twice,
+    ] {
         let [a, b] = two_shards();
         let rule = rule(open_sharded(index, [&a, &b]));
         assert!(matches!(rule, Rule::BadIndex { .. }), "{index}: {rule}");
