@@ -285,30 +285,17 @@ fn slice(value: &Value, parts: [&Value; 3]) -> Result<Value, Error> {
 
 /// Implements Python's `strftime`, in UTC and English, for the codes that chat templates use.
 pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
-    let name = |names: &[&'static str], index: i64| {
-        usize::try_from(index).ok().and_then(|index| names.get(index)).copied().unwrap_or_default()
-    };
-    let short = |name: &str| name.chars().take(3).collect::<String>();
+    const MONTHS: &str = "January February March April May June July August September October November December";
+    const DAYS: &str = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday";
+    let name = |names: &'static str, index: i64| names.split(' ').nth(index as usize).unwrap_or_default();
+    let short = |name: &str| name[..3].to_owned();
     let now = now.clamp(0, END_OF_TIME);
-    let (days, seconds) = (now.div_euclid(86_400), now.rem_euclid(86_400));
+    let (days, seconds) = (now / 86_400, now % 86_400);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let (year, month, day) = civil(days);
-    let (month_name, day_name) = (name(&MONTHS, month - 1), name(&DAYS, days.rem_euclid(7)));
+    let (year, month, day, day_of_year) = civil(days);
+    // The first day was a Thursday.
+    let weekday = (days + 4) % 7;
+    let (month_name, day_name) = (name(MONTHS, month - 1), name(DAYS, weekday));
     let (mut out, mut rest) = (String::new(), format.chars());
     while let Some(c) = rest.next() {
         if c != '%' {
@@ -323,7 +310,7 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
         let two = |number: i64| if padded { format!("{number:02}") } else { number.to_string() };
         out += &match code {
             Some('Y') => year.to_string(),
-            Some('y') => two(year.rem_euclid(100)),
+            Some('y') => two(year % 100),
             Some('m') => two(month),
             Some('d') => two(day),
             Some('e') => format!("{day:2}"),
@@ -338,13 +325,13 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
             Some('S') => two(second),
             Some('F') => strftime("%Y-%m-%d", now)?,
             Some('T' | 'X') => strftime("%H:%M:%S", now)?,
-            Some('j') => format!("{:03}", days - day_number(year) + 1),
+            Some('j') => format!("{:03}", day_of_year + 1),
             Some('D' | 'x') => strftime("%m/%d/%y", now)?,
             Some('R') => strftime("%H:%M", now)?,
             Some('c') => strftime("%a %b %e %T %Y", now)?,
-            Some('w') => (days + 4).rem_euclid(7).to_string(),
-            Some('u') => ((days + 3).rem_euclid(7) + 1).to_string(),
-            Some('U') => two((days - day_number(year) + 7 - (days + 4).rem_euclid(7)) / 7),
+            Some('w') => weekday.to_string(),
+            Some('u') => ((weekday + 6) % 7 + 1).to_string(),
+            Some('U') => two((day_of_year + 7 - weekday) / 7),
             Some('s') => now.to_string(),
             Some('Z') => "UTC".to_owned(),
             Some('z') => "+0000".to_owned(),
@@ -355,28 +342,23 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
     Ok(out)
 }
 
-fn day_number(year: i64) -> i64 {
-    let before = year - 1;
-    365 * (year - 1970) + (before / 4 - before / 100 + before / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400)
-}
-
-/// Returns year, month (from 1) and day of the month (from 1) for a day counted from 1970-01-01.
-fn civil(mut days: i64) -> (i64, i64, i64) {
-    let leap = |year: i64| i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
-    let mut year = 1970;
-    while days >= 365 + leap(year) {
-        days -= 365 + leap(year);
+/// Returns year, month (from 1), day of the month (from 1) and day of the year (from 0) for a day counted from 1970-01-01.
+fn civil(days: i64) -> (i64, i64, i64, i64) {
+    let (mut year, mut day_of_year) = (1970, days);
+    let length = |year: i64| 365 + i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
+    while day_of_year >= length(year) {
+        day_of_year -= length(year);
         year += 1;
     }
-    let mut month = 1;
-    for length in [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
+    let (mut month, mut day) = (1, day_of_year);
+    for length in [31, length(year) - 337, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < length {
             break;
         }
-        days -= length;
+        day -= length;
         month += 1;
     }
-    (year, month, days + 1)
+    (year, month, day + 1, day_of_year)
 }
 
 pub(super) fn failure(reason: impl Into<String>) -> Error {
