@@ -218,21 +218,18 @@ impl Session {
             found => found?,
         };
         let (mut tokenizers, mut drafter) = (None, None);
-        match assistant {
-            None => {}
-            Some(source) => {
-                let target = &mut target.blueprint;
-                match open_assistant(source, options, &prompts, Some(target), &mut warnings).await {
-                    Err(error) => warnings.push(without_assistant(&error)),
-                    Ok((mut assistant, differing)) => {
-                        assistant.blueprint.shares_sampler = true;
-                        match &assistant.blueprint.spec.hidden_states {
-                            HiddenStates::Context { after } => target.keep_hidden(after.clone()),
-                            HiddenStates::Latest { .. } => target.keep_hidden(Vec::new()),
-                            _ => {}
-                        }
-                        (drafter, tokenizers) = (Some((ASSISTANT, assistant.into_loadable())), differing);
+        if let Some(source) = assistant {
+            let target = &mut target.blueprint;
+            match open_assistant(source, options, &prompts, Some(target), &mut warnings).await {
+                Err(error) => warnings.push(without_assistant(&error)),
+                Ok((mut assistant, differing)) => {
+                    assistant.blueprint.shares_sampler = true;
+                    match &assistant.blueprint.spec.hidden_states {
+                        HiddenStates::Context { after } => target.keep_hidden(after.clone()),
+                        HiddenStates::Latest { .. } => target.keep_hidden(Vec::new()),
+                        _ => {}
                     }
+                    (drafter, tokenizers) = (Some((ASSISTANT, assistant.into_loadable())), differing);
                 }
             }
         }
@@ -290,13 +287,11 @@ impl LoadedPair {
                     let allocate = || RoundBuffers::new(gpu, capacity, spec.vocab_size);
                     let buffers = gpu.allocating("the sampler", target.blueprint.sampler_bytes(), allocate).await?;
                     let model = target.put(gpu, &buffers, None, &mut progress).await?;
-                    let draft = match drafter {
-                        Some((what, drafter)) => {
-                            let loaded = drafter.put(gpu, &buffers, Some(&model), &mut progress).await;
-                            or_warning(what, loaded, &mut warnings)?
-                        }
-                        None => None,
-                    };
+                    let mut draft = None;
+                    if let Some((what, drafter)) = drafter {
+                        let loaded = drafter.put(gpu, &buffers, Some(&model), &mut progress).await;
+                        draft = or_warning(what, loaded, &mut warnings)?;
+                    }
                     progress(all);
                     let mut engine = gpu::GpuBackend::new(gpu, buffers, model, draft)?;
                     engine.check_invariance().await?;
@@ -304,13 +299,11 @@ impl LoadedPair {
                 }
                 Device::Cpu(processor) => {
                     let model = target.load_on_cpu(processor, None, &mut progress).await?;
-                    let draft = match drafter {
-                        Some((what, drafter)) => {
-                            let loaded = drafter.load_on_cpu(processor, Some(&model), &mut progress).await;
-                            or_warning(what, loaded, &mut warnings)?
-                        }
-                        None => None,
-                    };
+                    let mut draft = None;
+                    if let Some((what, drafter)) = drafter {
+                        let loaded = drafter.load_on_cpu(processor, Some(&model), &mut progress).await;
+                        draft = or_warning(what, loaded, &mut warnings)?;
+                    }
                     progress(all);
                     Box::new(cpu::CpuBackend::new(model, draft))
                 }
