@@ -131,7 +131,7 @@ impl Compiler {
 }
 
 fn text(name: &[c_char]) -> String {
-    let bytes: Vec<u8> = name.iter().map(|byte| *byte as u8).collect();
+    let bytes: Vec<u8> = name.iter().flat_map(|byte| byte.to_ne_bytes()).collect();
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
