@@ -93,8 +93,8 @@ const CONTEXT: usize = 4;
 
 /// A text under a constraint. The text may grow, be cut, or be queried with a draft after it.
 ///
-/// If the constraint forces the next characters, only the tokenizer's own tokens for them are allowed, except the last, which may
-/// merge with what follows. Models expect that tokenization, and such tokens are known in advance.
+/// If the constraint forces the next characters, only the tokenizer's own tokens for them are allowed, which models expect, except the
+/// last, which may merge with what follows.
 pub struct Constrained {
     by: Box<dyn Constraint>,
     encode: Encode,

@@ -61,9 +61,9 @@ pub struct Parallel {
 
 impl Executor for Parallel {
     /// Drafts come from the prediction, else from the draft model, else from the text so far. With the drafter `chain` all of them continue the
-    /// text in branches; with `auto` too, under the schedule `adaptive`, if several targets stop as soon as their task is cancelled. The
-    /// lookahead is the number of draft tokens per verify task: `num_assistant_tokens` (without the draft model `prompt_lookup_num_tokens`).
-    /// Under the schedule `adaptive` it follows the measurements ([`Tuner`]), without the draft model up to that number.
+    /// text in branches; with `auto` too, under the schedule `adaptive`, if several targets stop as soon as their task is cancelled. A verify
+    /// task has `num_assistant_tokens` draft tokens, without the draft model `prompt_lookup_num_tokens`; under `adaptive` as many as
+    /// [`Tuner`] chooses.
     ///
     /// Refuses constraints, acceptance by rejection, log-probabilities and other drafters.
     fn run_text<'a>(

@@ -161,8 +161,7 @@ impl Kernel {
     pub const TILE: u32 = 8;
 
     /// Returns the matmul for up to `rows` rows, one of [`Kernel::ROWS`]; `None`: for more. With chunks of 32 weights, sums of 16
-    /// rows leave no registers. Two workgroups of 8 rows follow each other instead, so that the second finds the weights in a
-    /// cache. CPUs (`serial`) gain nothing from lanes, and would have to combine their sums.
+    /// rows leave no registers; of two workgroups of 8 rows, the second finds the weights in a cache. CPUs (`serial`) gain nothing from lanes.
     pub fn matmul(
         format: Format,
         arithmetic: Arithmetic,

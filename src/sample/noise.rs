@@ -21,8 +21,8 @@ pub fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
 
 /// Returns standard Gumbel noise for one token at one position: -ln(E) with E exponential.
 ///
-/// E = -ln(1 - v) with v uniform in (0, 1). Both tails are accurate in f32. Small v keeps its leading bits, from the second word if the
-/// first has none. 1 - v is computed from the integer before rounding.
+/// E = -ln(1 - v) with v uniform in (0, 1). Both tails are accurate in f32: small v keeps its leading bits, and 1 - v is computed before
+/// rounding.
 pub fn gumbel(seed: u64, position: u32, token: u32) -> f32 {
     -exponential(seed, 0, position, token).ln()
 }

@@ -1,8 +1,4 @@
-//! Speculation: drafters, schedules, and acceptance. Pure: no GPU, no async, no clock.
-//!
-//! In a round, a **drafter** proposes **draft tokens**, and the target **verifies** them together with the **pending token**. The longest
-//! prefix that the target agrees with is **accepted**. One token of the target's own follows: **recovered** after a disagreement, or the
-//! **bonus** if all were accepted.
+//! Speculation: drafters, schedules, and acceptance. Pure: no GPU, no async, no clock. ARCHITECTURE.md explains the terms.
 
 mod accept;
 mod acceptance;
@@ -119,8 +115,8 @@ pub trait Drafter {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft;
 
     /// Returns true if the next draft will be like the last one, whatever the result of the current round: none, or as many tokens of the
-    /// draft model. Then the next round is submitted without waiting for that result, and `draft` is not called. Called once in each round
-    /// for which this is possible, with the `tokens` and `room` of that round.
+    /// draft model. Then the next round is submitted without waiting, and `draft` is not called. Called at most once per round, with its
+    /// `tokens` and `room`.
     fn repeats(&mut self, _tokens: &[u32], _room: usize) -> bool {
         false
     }

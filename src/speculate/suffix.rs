@@ -31,8 +31,8 @@ const fn length(level: usize) -> usize {
 
 /// Bounded log of the texts that a session has read and generated, in this order, with an index of their n-grams. It is in memory only.
 ///
-/// The log is a ring, in which new tokens overwrite the oldest ones. For each token it has the previous places with the same n-grams, so a
-/// new token takes constant time. It grows with the texts up to 40 bytes per token: 2.6 MB for 65,536 tokens.
+/// New tokens overwrite the oldest ones. Each token has the previous places with the same n-grams, so a new one takes constant time. The log
+/// grows with the texts up to 2.6 MB: 65,536 tokens of 40 bytes.
 pub struct TokenLog {
     limit: usize,
     /// Tokens by position, modulo its length, which is a power of two or 0.
@@ -205,9 +205,8 @@ fn levels(text: &[u32]) -> impl Iterator<Item = (usize, u64)> {
     keys(text, LONGEST).zip(1usize..).filter(|(_, n)| *n > 1 && n.is_power_of_two()).map(|(key, _)| key).enumerate()
 }
 
-/// Drafter that proposes the most frequent continuation of the last tokens in the text so far and in the texts of a [`TokenLog`]. The length
-/// of a draft follows from how long the match is and how many places agree. The time of a round depends on its new tokens and on the number
-/// of places, which is bounded, not on the length of the texts.
+/// Drafter that proposes the most frequent continuation of the last tokens in the text so far and in the texts of a [`TokenLog`]. Long
+/// matches and many places that agree give long drafts. The time of a round does not depend on the length of the texts.
 pub struct SuffixLookup {
     log: Rc<RefCell<TokenLog>>,
     num_tokens: usize,

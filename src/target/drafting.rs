@@ -339,8 +339,7 @@ impl Drafting {
     }
 
     /// Records that the draft model wrote `drafted` after the pending token at `position`, having read `missed` tokens before it and, in a
-    /// slot if one is given, saved its state before them. Returns the draft in target tokens. A translation is cut to `room` tokens; otherwise
-    /// [`Drafting::plan`] has already limited the draft.
+    /// slot if one is given, saved its state before them. Returns the draft in target tokens; a translation is cut to `room` tokens.
     pub fn wrote(
         &mut self,
         [position, missed]: [usize; 2],

@@ -291,16 +291,14 @@ pub async fn run_round(target: &mut dyn Target, pending: u32, draft: &Draft) -> 
 /// A target with a queue of rounds: its work while the device computes. A target that computes only in [`Target::finish`] keeps the
 /// defaults.
 pub trait Queue: Target {
-    /// Prepares the next round while the device computes one, as far as it can be predicted. With `repeats` it is another round like the
-    /// current one. Returns true if [`Queue::repeat`] can submit it now: not if draft tokens of the caller are verified, and not if both
-    /// rounds may not fit.
+    /// Prepares the next round, as far as it can be predicted; with `repeats`, another one like the current one. Returns true if
+    /// [`Queue::repeat`] can submit it now: not if draft tokens of the caller are verified, or if both rounds may not fit.
     fn prepare(&mut self, _repeats: bool) -> bool {
         false
     }
 
-    /// Submits the round prepared by [`Queue::prepare`] after the submitted one: with the same number of tokens of the draft model, or
-    /// none. The device determines where it begins: its pending token is the target's own token after the accepted draft tokens.
-    /// [`Queue::keep`] must keep exactly these.
+    /// Submits the round prepared by [`Queue::prepare`], with the same number of tokens of the draft model. The device determines where it
+    /// begins: at the target's own token after the accepted draft tokens. [`Queue::keep`] must keep exactly these.
     fn repeat(&mut self) {}
 
     /// Returns true if the device still computes the first submitted round. A browser reports completion only to code that awaits it, so

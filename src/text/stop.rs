@@ -2,8 +2,7 @@
 
 /// Detector of stop strings in a stream of text.
 ///
-/// The stop string that ends first counts; of several with the same end, the longest. So the result does not depend on how the text is
-/// split into pieces.
+/// The stop string that ends first counts; of several, the longest. So the result does not depend on how the text is split into pieces.
 #[derive(Debug, Clone)]
 pub struct StopStrings {
     stops: Vec<String>,

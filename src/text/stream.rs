@@ -15,9 +15,8 @@ const BROKEN: char = '\u{FFFD}';
 /// Decoder of a token stream. Special tokens are omitted unless requested.
 ///
 /// All pieces together are the text that the tokens add to the prompt: `decode(prompt + tokens)` without `decode(prompt)`. So the first
-/// word of an answer keeps the space that sentencepiece decoders strip at the start of a text. Text is held back while it can still change.
-/// This applies to a character whose bytes are incomplete. In tokenizers with byte fallback it also applies to a run of byte tokens,
-/// because one invalid byte turns the whole run into U+FFFD.
+/// word of an answer keeps the space that sentencepiece decoders strip at the start of a text. Text is held back while it can still change:
+/// a character whose bytes are incomplete, and with byte fallback a run of byte tokens, which one invalid byte turns into U+FFFD.
 #[derive(Debug, Clone)]
 pub struct TextStream {
     /// Shown tokens that serve as context, followed from index `fresh` by new tokens.

@@ -60,8 +60,8 @@ pub fn named_file(name: &str) -> String {
 /// caller's own variables, the special tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`. The time is in UTC, so that
 /// a prompt does not depend on where it is made. Templates cannot include others.
 ///
-/// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not limited. A template that
-/// doubles a string forty times, or nests a list a hundred thousand times, ends the process or worker.
+/// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not limited: a template
+/// that doubles a string forty times ends the process or worker.
 #[derive(Debug)]
 pub struct ChatTemplate {
     /// Sources by template name.

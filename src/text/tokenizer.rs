@@ -328,8 +328,7 @@ impl<'de> Deserialize<'de> for Merge {
     }
 }
 
-/// Visitor that returns the length of an object's longest key, and the total length of a list's strings or of one string without its
-/// separator.
+/// Visitor that returns the length of an object's longest key, and of a merge's strings without separator.
 struct Lengths;
 
 impl<'de> Visitor<'de> for Lengths {

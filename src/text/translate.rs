@@ -13,8 +13,8 @@ const BROKEN: char = '\u{FFFD}';
 
 /// Translator between the tokens of a target and of a draft model, through their common text. This is assisted generation across tokenizers
 /// (Timor et al. 2025, "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for Heterogeneous Vocabularies", algorithm
-/// 2). Only the end of the text is encoded again. transformers joins old and new tokens at their longest common run. Here the position of
-/// each token in the text is known, so repetitions cannot cause errors.
+/// 2). Only the end of the text is encoded again. The position of each token in the text is known; so, unlike in transformers, repetitions
+/// cannot cause errors.
 ///
 /// A special token is translated to the one with the same string, or omitted if there is none.
 pub struct Translator {

@@ -1,8 +1,7 @@
-//! The GGUF format: parses untrusted bytes into checked metadata and a checked tensor table, or returns the rule that they break.
+//! The GGUF format: parses untrusted bytes into checked metadata and tensors, or returns the rule that they break.
 //!
 //! A file is a header (magic, version, counts, keys with values, tensors with shapes and offsets; all numbers little-endian) and the data
-//! in the order of the header, each tensor aligned. As in `safetensors.rs`, sizes are checked `u64` numbers and compared with a limit
-//! before memory is allocated. The specification is docs/gguf.md of the ggml repository.
+//! in the order of the header, each tensor aligned. Sizes are checked as in `safetensors.rs`. The specification is docs/gguf.md of ggml.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;

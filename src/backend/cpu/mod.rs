@@ -1,7 +1,4 @@
-//! The CPU as a device: interprets the same plan as the GPU, and offers it as a [`crate::backend::Backend`].
-//!
-//! A product of two rows is summed in one order, regardless of other rows. Each row attends to its own positions in their order. So a
-//! row's bits depend only on its token, its position and the tokens before it, as on the GPU.
+//! The CPU as a device: interprets the same plan as the GPU, with sums in one order, and offers it as a [`crate::backend::Backend`].
 
 mod attention;
 mod backend;
