@@ -1,6 +1,6 @@
 //! Codes of quantised weights in memory: blocks of 32 codes of four rows, without unused bits.
 
-use super::instructions::{Integers, Plain};
+use super::instructions::{Integers, PLAIN};
 use super::simd::unroll;
 use bytemuck::{Pod, Zeroable};
 
@@ -83,10 +83,10 @@ impl CodeLayout {
     #[inline(never)]
     pub fn unpack(self, blocks: &[u64], at: usize) -> [[u64; 4]; 4] {
         match self {
-            Self::Four => unpacked(Plain, &blocks.as_chunks::<8>().0[at], mask(Plain, 8)),
-            Self::Five => unpacked(Plain, &blocks.as_chunks::<10>().0[at], mask(Plain, 10)),
-            Self::Six => unpacked(Plain, &blocks.as_chunks::<12>().0[at], mask(Plain, 12)),
-            Self::Eight => unpacked(Plain, &blocks.as_chunks::<16>().0[at], mask(Plain, 16)),
+            Self::Four => unpacked(PLAIN, &blocks.as_chunks::<8>().0[at], mask(PLAIN, 8)),
+            Self::Five => unpacked(PLAIN, &blocks.as_chunks::<10>().0[at], mask(PLAIN, 10)),
+            Self::Six => unpacked(PLAIN, &blocks.as_chunks::<12>().0[at], mask(PLAIN, 12)),
+            Self::Eight => unpacked(PLAIN, &blocks.as_chunks::<16>().0[at], mask(PLAIN, 16)),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Integer instructions: products of blocks of 8-bit codes, with four rows of weights in the lanes of a vector. Inlined code has no
 //! closures: they would be separate functions, compiled for any processor.
 
+#[cfg(target_arch = "aarch64")]
+#[allow(unsafe_code, reason = "no crate has safe functions for these instructions")]
+pub mod arm;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 mod dots;
 #[cfg(target_arch = "x86_64")]
@@ -12,10 +15,11 @@ mod wasm;
 mod x86;
 
 use super::simd::{arch, mul_add, unroll};
+#[cfg(target_arch = "aarch64")]
+use arm::Arm;
 use bytemuck::Zeroable;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use dots::Dots;
-use pulp::Arch;
 #[cfg(target_arch = "wasm32")]
 use wasm::{Wasm, WidenedPairs, sums};
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -155,19 +159,23 @@ pub trait WithIntegers {
 /// Does work with the best integer instructions of this processor.
 pub fn with_integers(work: impl WithIntegers) {
     match arch() {
+        #[cfg(target_arch = "aarch64")]
+        _ if let Some(arm) = Arm::<true>::find() => arm.vectorize(work),
+        #[cfg(target_arch = "aarch64")]
+        _ if let Some(arm) = Arm::<false>::find() => arm.vectorize(work),
         #[cfg(target_arch = "x86_64")]
-        Arch::V3(simd) => x86::vectorize(simd, work),
+        pulp::Arch::V3(simd) => x86::vectorize(simd, work),
         #[cfg(target_arch = "x86_64")]
-        Arch::V4(simd) => x86::vectorize(*simd, work),
+        pulp::Arch::V4(simd) => x86::vectorize(*simd, work),
         #[cfg(target_arch = "wasm32")]
-        Arch::Simd128(simd) => {
+        pulp::Arch::Simd128(simd) => {
             #[cfg(target_feature = "relaxed-simd")]
             if let Some(dots) = Dots::new() {
                 return work.with_integers(Wasm::new(simd, dots));
             }
             work.with_integers(Wasm::new(simd, WidenedPairs));
         }
-        _ => work.with_integers(Plain),
+        _ => work.with_integers(PLAIN),
     }
 }
 
@@ -177,14 +185,54 @@ pub fn dot_products() -> &'static str {
     if x86::has_dot_products() {
         return " with VNNI";
     }
+    #[cfg(target_arch = "aarch64")]
+    if Arm::<false>::find().is_some() {
+        return if Arm::<true>::find().is_some() { " with i8mm" } else { " with dotprod" };
+    }
     ""
 }
 
-/// Portable code, without explicit vectors.
+/// Portable code around a multiplier.
+#[derive(Clone, Copy)]
+pub struct Portable<M>(M);
+
+/// Code for any processor.
+pub const PLAIN: Portable<Plain> = Portable(Plain);
+
+/// Multiplier of codes.
+pub trait Multiplier: Copy {
+    /// Multiplies four rows of codes with N rows of activations; returns sums for G parts of the block.
+    fn products<const N: usize, const G: usize>(self, codes: [[u64; 4]; 4], x: &[Activations; N])
+    -> [[[i32; 4]; G]; N];
+}
+
+/// Multiplication without vectors.
 #[derive(Clone, Copy)]
 pub struct Plain;
 
-impl Integers for Plain {
+impl Multiplier for Plain {
+    #[inline(always)]
+    fn products<const N: usize, const G: usize>(
+        self,
+        codes: [[u64; 4]; 4],
+        x: &[Activations; N],
+    ) -> [[[i32; 4]; G]; N] {
+        let codes: [[[i8; 8]; 4]; 4] = bytemuck::cast(codes);
+        let mut products: [[[i32; 4]; G]; N] = Zeroable::zeroed();
+        for (products, x) in products.iter_mut().zip(x) {
+            for (at, codes) in codes.iter().enumerate() {
+                for (row, codes) in codes.iter().enumerate() {
+                    for (i, code) in codes.iter().enumerate() {
+                        products[at * G / 4][row] += i32::from(*code) * i32::from(x.code(8 * at + i));
+                    }
+                }
+            }
+        }
+        products
+    }
+}
+
+impl<M: Multiplier> Integers for Portable<M> {
     type Four = [f32; 4];
     type Totals = [f32; 4];
     type Words = [u64; 4];
@@ -254,24 +302,16 @@ impl Integers for Plain {
         FourScales { scales, offsets }: FourScales<[f32; 4], G>,
         x: &[Activations; N],
     ) -> [[f32; 4]; N] {
-        let codes: [[[i8; 8]; 4]; 4] = bytemuck::cast(codes);
-        for (totals, x) in totals.iter_mut().zip(x) {
-            let mut products = [[0; 4]; 2];
-            for (at, codes) in codes.iter().enumerate() {
-                for (row, codes) in codes.iter().enumerate() {
-                    for (i, code) in codes.iter().enumerate() {
-                        products[at * G / 4][row] += i32::from(*code) * i32::from(x.code(8 * at + i));
-                    }
-                }
-            }
-            for part in 0..G {
-                for row in 0..4 {
-                    let scale = scales[part][row] * x.scale;
-                    totals[row] = mul_add(products[part][row] as f32, scale, totals[row]);
-                    totals[row] = mul_add(offsets[part][row], x.sums::<G>()[part], totals[row]);
-                }
-            }
-        }
+        let products: [[[i32; 4]; G]; N] = self.0.products(codes, x);
+        unroll!(i in N => {
+            unroll!(part in G => {
+                unroll!(row in 4 => {
+                    let scale = scales[part][row] * x[i].scale;
+                    totals[i][row] = mul_add(products[i][part][row] as f32, scale, totals[i][row]);
+                    totals[i][row] = mul_add(offsets[part][row], x[i].sums::<G>()[part], totals[i][row]);
+                });
+            });
+        });
         totals
     }
 

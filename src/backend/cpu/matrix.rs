@@ -2,7 +2,7 @@
 
 use super::codes::{CacheLine, CodeLayout};
 use super::floats::{Floats, multiply_four};
-use super::instructions::{BLOCK, Integers, Plain};
+use super::instructions::{BLOCK, Integers, PLAIN};
 use super::integers::{self, Coded, IntegerRows, IntegerWeights};
 use super::parts::for_each_part;
 use super::rows::{Panels, Rows, stride};
@@ -262,8 +262,8 @@ impl Quantised {
         let [scales, offsets] = expanded;
         let (groups, width, codes) = (cols / self.group, to.len() / 4, self.codes(four, cols));
         let (center, halves) = (f32::from(self.center), usize::from(self.group == BLOCK));
-        let scales = self.scales.expand(Plain, four, groups, scales);
-        let offsets = if let Some(all) = &self.offsets { all.expand(Plain, four, groups, offsets) } else { &[] };
+        let scales = self.scales.expand(PLAIN, four, groups, scales);
+        let offsets = if let Some(all) = &self.offsets { all.expand(PLAIN, four, groups, offsets) } else { &[] };
         let (to, signs) = (to.as_chunks_mut::<16>().0, self.layout.signs());
         for at in 0..cols / BLOCK {
             let codes = self.layout.unpack(codes, at);

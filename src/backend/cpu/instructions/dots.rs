@@ -1,5 +1,4 @@
-//! Products on processors that multiply four bytes and add the products in one instruction: AVX-VNNI, Arm's dot products. The sums equal
-//! those of [`WidenedPairs`](super::wasm::WidenedPairs), which are exact too.
+//! Products on processors that multiply four bytes and add the products in one instruction: AVX-VNNI, Arm's dot products.
 
 use super::wasm::{Eights, Multiply, eight, sum_parts};
 use super::{Activations, unroll};

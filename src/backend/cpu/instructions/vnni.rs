@@ -1,8 +1,6 @@
-//! Products on processors that multiply four bytes and add the products in one instruction: AVX-512 VNNI, AVX-VNNI. The sums equal those
-//! of [`Pairs`](super::x86::Pairs), which are exact too.
+//! Products on processors that multiply four bytes and add the products in one instruction: AVX-512 VNNI, AVX-VNNI.
 //!
-//! This is the only unsafe code of the library: `pulp` has no wrappers of these instructions. A type here is the proof that the processor
-//! has them: only `find` makes one.
+//! Unsafe, because `pulp` has no wrappers of these instructions. A type here is the proof that the processor has them: only `find` makes one.
 
 use super::x86::{Products, X86, eight, signed};
 use super::{Activations, WithIntegers, unroll};

@@ -1,8 +1,6 @@
 //! Tests of `integers`.
 
-use super::super::instructions::Plain;
-#[cfg(target_arch = "x86_64")]
-use super::super::instructions::pairs;
+use super::super::instructions::PLAIN;
 use super::*;
 
 /// Always these four rows.
@@ -10,6 +8,22 @@ impl IntegerRows for IntegerWeights<'_> {
     fn four<'a, I: Integers>(&'a self, _: I, _: usize, _: &'a mut [Vec<[f32; 4]>; 2]) -> IntegerWeights<'a> {
         *self
     }
+}
+
+/// Does work with instructions of an older processor, which give the same bits.
+fn with_older_integers(work: impl WithIntegers) {
+    #[cfg(target_arch = "aarch64")]
+    {
+        use super::super::instructions::arm::Arm;
+        if let (Some(_), Some(arm)) = (Arm::<true>::find(), Arm::<false>::find()) {
+            return arm.vectorize(work);
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return super::super::instructions::pairs(simd, work);
+    }
+    work.with_integers(PLAIN);
 }
 
 /// Returns reproducible, disordered numbers.
@@ -56,15 +70,12 @@ fn all_instructions_agree() {
             }
             all.as_flattened().to_vec()
         };
-        let plain = product(&|x, products| IntegerProducts { weights, x, products }.with_integers(Plain));
+        let plain = product(&|x, products| IntegerProducts { weights, x, products }.with_integers(PLAIN));
         let largest = plain.iter().fold(0f32, |most, x| most.max(x.abs()));
         let best = product(&|x, products| super::products(weights, x, products));
-        #[cfg(target_arch = "x86_64")]
-        if let Some(simd) = pulp::x86::V3::try_new() {
-            let pairs = product(&|x, products| pairs(simd, IntegerProducts { weights, x, products }));
-            let bits = |products: &[f32]| products.iter().map(|product| product.to_bits()).collect::<Vec<u32>>();
-            assert_eq!(bits(&pairs), bits(&best), "with and without dot products");
-        }
+        let older = product(&|x, products| with_older_integers(IntegerProducts { weights, x, products }));
+        let bits = |products: &[f32]| products.iter().map(|product| product.to_bits()).collect::<Vec<u32>>();
+        assert_eq!(bits(&older), bits(&best), "instructions of older and of this processor");
         let worst = plain.iter().zip(&best).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
         assert!(worst <= 1e-6 * largest, "{worst} of {largest}");
     }
