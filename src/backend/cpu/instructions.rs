@@ -8,7 +8,7 @@ pub mod arm;
 mod dots;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "no crate has safe functions for these instructions")]
-mod vnni;
+pub mod vnni;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 #[cfg(target_arch = "x86_64")]
@@ -196,7 +196,7 @@ pub fn dot_products() -> &'static str {
 #[derive(Clone, Copy)]
 pub struct Portable<M>(M);
 
-/// Code for any processor.
+/// For any processor.
 pub const PLAIN: Portable<Plain> = Portable(Plain);
 
 /// Multiplier of codes.

@@ -1,4 +1,4 @@
-//! Products on processors that multiply four bytes and add the products in one instruction: AVX-VNNI, Arm's dot products.
+//! Products on processors that multiply and add four bytes in one instruction: AVX-VNNI, Arm's dot products.
 
 use super::wasm::{Eights, Multiply, eight, sum_parts};
 use super::{Activations, unroll};

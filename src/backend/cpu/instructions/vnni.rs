@@ -1,6 +1,6 @@
-//! Products on processors that multiply four bytes and add the products in one instruction: AVX-512 VNNI, AVX-VNNI.
+//! Products on processors that multiply and add four bytes in one instruction: AVX-512 VNNI, AVX-VNNI.
 //!
-//! Unsafe, because `pulp` has no wrappers of these instructions. A type here is the proof that the processor has them: only `find` makes one.
+//! Unsafe, because `pulp` has no wrappers of these instructions. A value is the proof that the processor has them: only `find` makes one.
 
 use super::x86::{Products, X86, eight, signed};
 use super::{Activations, WithIntegers, unroll};
@@ -72,3 +72,7 @@ vnni!(
     /// Dot products of AVX, of Intel's processors without AVX-512 since 2021.
     AvxVnni, _mm256_dpbusd_avx_epi32, "avxvnni"
 );
+
+#[cfg(test)]
+#[path = "tests.rs"]
+pub mod tests;

@@ -26,6 +26,16 @@ fn with_older_integers(work: impl WithIntegers) {
     work.with_integers(PLAIN);
 }
 
+/// Does work with the code for VNNI, on any processor with AVX2.
+#[cfg(target_arch = "x86_64")]
+fn with_vnni(work: impl WithIntegers) {
+    use super::super::instructions::vnni::tests::Substitute;
+    match (Substitute::find(), pulp::x86::V3::try_new()) {
+        (Some(vnni), Some(simd)) => vnni.vectorize(simd, work),
+        _ => with_older_integers(work),
+    }
+}
+
 /// Returns reproducible, disordered numbers.
 fn codes(count: usize, seed: usize) -> Vec<u8> {
     (0..count).map(|i| (((i + seed) * (i + 7 * seed + 3)) >> 3) as u8).collect()
@@ -76,6 +86,11 @@ fn all_instructions_agree() {
         let older = product(&|x, products| with_older_integers(IntegerProducts { weights, x, products }));
         let bits = |products: &[f32]| products.iter().map(|product| product.to_bits()).collect::<Vec<u32>>();
         assert_eq!(bits(&older), bits(&best), "instructions of older and of this processor");
+        #[cfg(target_arch = "x86_64")]
+        {
+            let vnni = product(&|x, products| with_vnni(IntegerProducts { weights, x, products }));
+            assert_eq!(bits(&vnni), bits(&best), "instructions of this processor and code for VNNI");
+        }
         let worst = plain.iter().zip(&best).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
         assert!(worst <= 1e-6 * largest, "{worst} of {largest}");
     }
