@@ -145,8 +145,8 @@ impl Drop for ThreadInstances {
 
 impl Parallel {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. A draft model that cannot be loaded is left
-    /// out, with a warning in the statistics. The machine's GPUs of one kind share the instances; each needs the full memory of its model.
-    /// On the CPU they share its threads and the targets' matrices. The draft model runs there if `options.draft_device` selects it.
+    /// out, with a warning in the statistics. GPUs of one kind share the instances; each needs the full memory of its model. On the CPU
+    /// they share threads and the targets' matrices. The draft model runs there if `options.draft_device` selects it.
     pub async fn load<S: Source + Clone + Send + 'static>(
         gpu: &GpuOptions,
         target: S,

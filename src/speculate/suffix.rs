@@ -32,7 +32,7 @@ const fn length(level: usize) -> usize {
 /// Bounded log of the texts that a session has read and generated, in this order, with an index of their n-grams. It is in memory only.
 ///
 /// New tokens overwrite the oldest ones. Each token has the previous places with the same n-grams, so a new one takes constant time. The log
-/// grows with the texts up to 2.6 MB: 65,536 tokens of 40 bytes.
+/// grows up to 65,536 tokens of 40 bytes.
 pub struct TokenLog {
     limit: usize,
     /// Tokens by position, modulo its length, which is a power of two or 0.

@@ -25,7 +25,7 @@ macro_rules! instruction {
     };
 }
 
-/// Vectors of 128 bits with dot products, and with products of `MATRICES` for several rows of activations.
+/// Dot products, and products of `MATRICES` for several rows of activations.
 #[derive(Clone, Copy)]
 pub struct Arm<const MATRICES: bool>(Neon);
 
@@ -52,7 +52,7 @@ impl<const MATRICES: bool> Arm<MATRICES> {
 
     // Adds the products of four neighbours to each sum.
     instruction!(dot, "sdot");
-    // Adds the products of eight neighbours: of the first row of `a` with both of `b`, then of the second. Only with `MATRICES`.
+    // Adds the products of eight neighbours: first row of `a` with both of `b`, then second. Only with `MATRICES`.
     instruction!(product, "smmla");
 
     /// Multiplies with one row of activations.
