@@ -63,7 +63,7 @@ impl Executor for Parallel {
     /// Drafts come from the prediction, else from the draft model, else from the text so far. With the drafter `chain` all of them continue the
     /// text in branches; with `auto` too, under the schedule `adaptive`, if several targets stop as soon as their task is cancelled. A verify
     /// task has `num_assistant_tokens` draft tokens, without the draft model `prompt_lookup_num_tokens`; under `adaptive` as many as
-    /// [`Tuner`] chooses.
+    /// [`Tuner`] chooses, without the draft model up to that number.
     ///
     /// Refuses constraints, acceptance by rejection, log-probabilities and other drafters.
     fn run_text<'a>(

@@ -69,7 +69,7 @@ pub enum RopeScaling {
         original_max_position_embeddings: f64,
     },
     /// Each wavelength by its own factor, from one of two lists (Ding et al. 2024, "LongRoPE"). The list is selected once, by the capacity
-    /// of the context. transformers may change it within a text; then cached keys would be wrong.
+    /// of the context. transformers changes it within a text; then cached keys differ from those of the same text read at once.
     LongRope {
         /// Factors for contexts up to the original length [rotary_dim / 2].
         short_factor: Vec<f64>,

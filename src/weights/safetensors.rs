@@ -66,7 +66,7 @@ pub(crate) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, Weig
         let mut maps = index.iter().filter(|(key, _)| key == "weight_map");
         match [maps.next(), maps.next()] {
             [Some((_, map)), None] => strings(map),
-            _ => Err(Error::custom("it has not one weight_map")),
+            _ => Err(Error::custom("it must have one weight_map")),
         }
     };
     let map = weight_map().map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;

@@ -196,7 +196,7 @@ pub fn dot_products() -> &'static str {
 #[derive(Clone, Copy)]
 pub struct Portable<M>(M);
 
-/// For any processor.
+/// Portable code for any processor.
 pub const PLAIN: Portable<Plain> = Portable(Plain);
 
 /// Multiplier of codes.

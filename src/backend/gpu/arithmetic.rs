@@ -20,7 +20,7 @@ const MOST: f64 = 512.0;
 /// Timings of each kind; the shortest counts.
 const TIMES: usize = 2;
 /// Numbers of rows, each with the largest accepted ratio of integer to float time. One row is bound by reading the weights; if it is slower,
-/// dot products are emulated, and other kernels are not compiled. Eight rows must gain more than rounding and extra dispatches cost.
+/// dot products are emulated, and larger kernels are not compiled. Eight rows must gain more than rounding and extra dispatches cost.
 const ROWS: [(u32, f64); 2] = [(1, 1.05), (8, 0.9)];
 
 impl Binder<'_> {

@@ -24,7 +24,7 @@ impl GpuBackend {
     }
 
     /// Compares the variant for `rows` rows, if it is not ready, with the one for a single row, by the bits of a token's logits.
-    /// Shader compilers may reorder sums; a variant that differs is never used. Uses a few layers with every kernel, and a part of the head.
+    /// Shader compilers may reorder sums; a variant that differs is never used. A few layers with every kernel, and a part of the head, suffice.
     /// Overwrites the cache from `position` on.
     pub(super) async fn compare(&mut self, rows: usize, position: usize) -> Result<()> {
         let mut variants = self.target.variants();

@@ -67,26 +67,6 @@ impl<const MATRICES: bool> Arm<MATRICES> {
         unroll!(part in G => { products[part] = cast(self.0.vpaddq_s32(sums[part][0], sums[part][1])); });
         products
     }
-
-    /// Multiplies with two rows.
-    #[inline(always)]
-    fn two<const G: usize>(self, codes: [[uint64x2_t; 2]; 4], a: &Activations, b: &Activations) -> [[[i32; 4]; G]; 2] {
-        if !MATRICES {
-            return [self.one(codes, a), self.one(codes, b)];
-        }
-        let mut sums: [[int32x4_t; 2]; G] = Zeroable::zeroed();
-        unroll!(at in 4 => {
-            let (x, [first, last]) = (cast([a.codes[at], b.codes[at]]), sums[at * G / 4]);
-            sums[at * G / 4] = [self.product(first, codes[at][0], x), self.product(last, codes[at][1], x)];
-        });
-        let mut products: [[[i32; 4]; G]; 2] = Zeroable::zeroed();
-        unroll!(part in G => {
-            let [first, last] = sums[part];
-            products[0][part] = cast(self.0.vuzp1q_s32(first, last));
-            products[1][part] = cast(self.0.vuzp2q_s32(first, last));
-        });
-        products
-    }
 }
 
 impl<const MATRICES: bool> Multiplier for Arm<MATRICES> {
@@ -96,16 +76,25 @@ impl<const MATRICES: bool> Multiplier for Arm<MATRICES> {
         codes: [[u64; 4]; 4],
         x: &[Activations; N],
     ) -> [[[i32; 4]; G]; N] {
-        let codes = cast(codes);
+        let codes: [[uint64x2_t; 2]; 4] = cast(codes);
         let mut products: [[[i32; 4]; G]; N] = Zeroable::zeroed();
-        if N == 1 {
-            products[0] = self.one(codes, &x[0]);
-        } else {
-            unroll!(pair in N / 2 => {
-                let [first, last] = self.two(codes, &x[2 * pair], &x[2 * pair + 1]);
-                (products[2 * pair], products[2 * pair + 1]) = (first, last);
-            });
+        if !MATRICES || N == 1 {
+            unroll!(i in N => { products[i] = self.one(codes, &x[i]); });
+            return products;
         }
+        unroll!(pair in N / 2 => {
+            let (a, b) = (2 * pair, 2 * pair + 1);
+            let mut sums: [[int32x4_t; 2]; G] = Zeroable::zeroed();
+            unroll!(at in 4 => {
+                let (x, [first, last]) = (cast([x[a].codes[at], x[b].codes[at]]), sums[at * G / 4]);
+                sums[at * G / 4] = [self.product(first, codes[at][0], x), self.product(last, codes[at][1], x)];
+            });
+            unroll!(part in G => {
+                let [first, last] = sums[part];
+                products[a][part] = cast(self.0.vuzp1q_s32(first, last));
+                products[b][part] = cast(self.0.vuzp2q_s32(first, last));
+            });
+        });
         products
     }
 }
