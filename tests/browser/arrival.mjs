@@ -152,6 +152,25 @@ export const tests = {
     await page.close();
   },
 
+  async "no word moves when a wrong guess vanishes"() {
+    const page = await visit({ path: "/demo/#race?max_new_tokens=1" });
+    const { before, after } = await page.evaluate(async () => {
+      const { Lane } = await import(new URL("lane.js", document.baseURI).href);
+      const lane = new Lane("speculative");
+      lane.clear("Once upon a time");
+      const words = () => [...document.querySelectorAll("#speculative .token")].map((each) => [each.textContent, each.offsetLeft, each.offsetTop].join());
+      lane.guess([{ text: " there", origin: "draft_model" }], Array(30).fill(" wrong"));
+      lane.settle([{ text: " was", origin: "target" }]);
+      lane.guess([], [" wrong"]);
+      lane.settle([{ text: " a", origin: "target" }]);
+      const before = words();
+      while (document.querySelector("#speculative .rejected")) await new Promise(requestAnimationFrame);
+      return { before, after: words() };
+    });
+    equal([before.length, after], [3, before], "places of the words");
+    await page.close();
+  },
+
   async "the page fetches the modules of the recording together"() {
     const modules = new Set();
     const follow = (name) => {

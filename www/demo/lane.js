@@ -65,7 +65,7 @@ export class Lane {
     this.#append([...kept, ...wrong]);
   }
 
-  /** Shows the check: accepted guesses stay, and the target's token replaces rejected ones. */
+  /** Shows the check: accepted guesses stay. Rejected ones follow the text until they vanish, so no word moves. */
   settle(tokens) {
     for (const guess of this.#guesses) {
       if (!guess.classList.contains("wrong")) guess.classList.remove("guess");
@@ -81,7 +81,9 @@ export class Lane {
   #append(spans) {
     const { text } = this;
     const follows = text.scrollHeight - text.scrollTop - text.clientHeight < 40;
-    text.append(...spans);
+    const rejected = text.querySelector(".rejected");
+    if (rejected) rejected.before(...spans);
+    else text.append(...spans);
     // Not if the visitor has scrolled back.
     if (follows) text.scrollTop = text.scrollHeight;
   }
