@@ -59,17 +59,12 @@ impl CpuModel {
         let mut matrices = Matrices::new();
         // Reserved before anything is read: a model that does not fit is not worth a download.
         for (index, (matrix, sections)) in plan.matrices.iter().zip(sections).enumerate() {
-            #[cfg(not(target_arch = "wasm32"))]
-            let others = None;
-            #[cfg(target_arch = "wasm32")]
-            let others = processor.others.as_ref();
             // Matrices that are only looked up stay on this thread.
-            let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
+            let is_multiplied = plan.multiplied().any(|multiplied| multiplied.0 == index);
+            let others = processor.others.as_ref().filter(|_| is_multiplied);
             let shared = |target: &'_ Self| plan.shared(index, &target.blueprint.plan);
             let same = target.and_then(|target| target.memory.matrices.get(shared(target)?));
-            #[cfg(not(target_arch = "wasm32"))]
-            let same = same.or(processor.shared.get(index));
-            if let Some(same) = same {
+            if let Some(same) = same.or(processor.shared.get(index)) {
                 matrices.push(same.clone());
                 continue;
             }
@@ -81,6 +76,7 @@ impl CpuModel {
                 }
                 each.push(own);
             }
+            #[allow(clippy::arc_with_non_send_sync, reason = "in a page nothing is sent")]
             matrices.push(Arc::new(each));
         }
         need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;

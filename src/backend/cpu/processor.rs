@@ -1,11 +1,7 @@
 //! The CPU as a device, and its threads.
 
 use super::instructions::dot_products;
-#[cfg(not(target_arch = "wasm32"))]
-use super::steps::Matrices;
-#[cfg(target_arch = "wasm32")]
-use super::threads::Others;
-use super::{parts, simd};
+use super::{Matrices, Others, parts, simd};
 use crate::gpu::DeviceInfo;
 use std::fmt;
 use std::time::Duration;
@@ -22,10 +18,8 @@ pub struct Processor {
     #[cfg(not(target_arch = "wasm32"))]
     pool: Option<rayon::ThreadPool>,
     /// Matrices of the model that it is going to have, if other instances of it are on this machine.
-    #[cfg(not(target_arch = "wasm32"))]
     pub(super) shared: Matrices,
     /// Other threads of a page, which share no memory.
-    #[cfg(target_arch = "wasm32")]
     pub(super) others: Option<Others>,
 }
 
@@ -52,7 +46,8 @@ impl Processor {
     pub fn new(threads: Option<usize>) -> Self {
         // If the system refuses the threads, all cores compute.
         let pool = threads.and_then(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
-        let mut processor = Self { info: info(0), longest_wait: LONGEST_WAIT, pool, shared: Matrices::new() };
+        let mut processor =
+            Self { info: info(0), longest_wait: LONGEST_WAIT, pool, shared: Matrices::new(), others: None };
         processor.info = info(processor.threads());
         processor
     }
@@ -79,7 +74,7 @@ impl Processor {
     #[cfg(target_arch = "wasm32")]
     pub fn new(others: Option<Others>) -> Self {
         let threads = parts::threads() + others.as_ref().map_or(0, |others| others.others());
-        Self { info: info(threads), longest_wait: LONGEST_WAIT, others }
+        Self { info: info(threads), longest_wait: LONGEST_WAIT, shared: Matrices::new(), others }
     }
 
     /// Returns the device's description.
