@@ -3,7 +3,7 @@
 
 use common::gguf::{File, TEXT, U32, text};
 use common::peak_alloc::PeakAlloc;
-use common::{blueprint_as, engine_of, gpu, path, run};
+use common::{blueprint_as, gpu, path, run, unchecked_engine_of};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, run_round};
 use foretoken::{KvDtype, WeightDtype};
@@ -136,7 +136,7 @@ fn a_model_of_3_gb_needs_little_memory_of_the_host() {
         let bytes = files.0.memory().weights;
         HEAP.reset_peak_usage();
         let began = Instant::now();
-        let mut engine = engine_of(&gpu(), files, None);
+        let mut engine = unchecked_engine_of(&gpu(), files, None);
         let (peak, seconds) = (HEAP.peak_usage_as_mb(), began.elapsed().as_secs_f64());
         let what = format!("{}, {dtype:?}", path.display());
         println!("{what}: {} MB on the GPU, {peak:.0} MB of heap at most, loaded in {seconds:.1} s", bytes / 1_000_000);

@@ -101,14 +101,10 @@ pub(super) fn codes(dtype: Dtype, block: &[u8], codes: &mut [u8]) {
     offset_binary(dtype, codes);
 }
 
-/// Builds a block from its floats and codes, for types that store nothing else.
-pub(super) fn join(dtype: Dtype, floats: &[u8], codes: &[u8]) -> Vec<u8> {
-    let mut codes = codes.to_vec();
-    offset_binary(dtype, &mut codes);
-    let mut block = vec![0; dtype.block().bytes];
-    block[dtype.floats().1].copy_from_slice(floats);
-    planes(dtype).for_each(|plane| plane.scatter(&codes, &mut block));
-    block
+/// Writes codes to a block in which they are zero.
+pub(super) fn put_codes(dtype: Dtype, codes: &mut [u8], block: &mut [u8]) {
+    offset_binary(dtype, codes);
+    planes(dtype).for_each(|plane| plane.scatter(codes, block));
 }
 
 /// Returns the code for zero if the levels are evenly spaced, otherwise `None`.

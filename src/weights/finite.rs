@@ -12,19 +12,17 @@ pub(super) fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<u64> {
     if block.elements == 1 {
         return first_float(float, bytes);
     }
-    if dtype == Dtype::Mxfp4 {
-        let found = bytes.chunks_exact(block.bytes).position(|bytes| bytes[0] > LARGEST_POWER);
-        return found.map(|index| (index * block.elements) as u64);
-    }
     // Products of integers and finite f16 numbers are finite. With other floats they almost always are.
-    let blocks = bytes.chunks_exact(block.bytes);
-    let found = blocks.into_iter().position(|bytes| first_float(float, &bytes[range.clone()]).is_some());
+    let found = bytes.chunks_exact(block.bytes).position(|bytes| match dtype {
+        Dtype::Mxfp4 => bytes[0] > LARGEST_POWER,
+        _ => first_float(float, &bytes[range.clone()]).is_some(),
+    });
     found.map(|index| (index * block.elements) as u64)
 }
 
 /// Returns the index of the first plain float that is not finite.
 ///
-/// All weights are checked here, so the loop processes 8 bytes at a time, with or without SIMD. An element is not finite if all its
+/// All weights are checked here, so the loop processes 8 bytes at a time. An element is not finite if all its
 /// exponent bits are set. Without the sign, adding one to the exponent then carries into the sign bit.
 fn first_float(float: Float, bytes: &[u8]) -> Option<u64> {
     const BLOCK: usize = 512;

@@ -8,9 +8,9 @@ use half::{bf16, f16};
 /// MLX's types are `scale * q + bias` in f32. Bytes after the last whole block are ignored.
 pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
     match dtype {
-        Dtype::F32 => floats(Float::F32, bytes).collect(),
-        Dtype::F16 => floats(Float::F16, bytes).collect(),
-        Dtype::Bf16 => floats(Float::Bf16, bytes).collect(),
+        Dtype::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+        Dtype::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
+        Dtype::Bf16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
         _ => {
             let CodedBlock { codes, scales, offsets } = coded(dtype, bytes);
             let (group, center) = (dtype.group(), f32::from(dtype.center()));
@@ -91,13 +91,14 @@ impl CodedBlock {
         };
         self.scales.bases.push(scale);
         let groups = dtype.groups_per_block();
-        let Factors { scales, mins } = block::factors(dtype, block);
-        if groups > 1 {
-            self.scales.factors.extend(&scales[..groups]);
+        if groups == 1 {
+            return self.offsets.bases.extend(min);
         }
+        let Factors { scales, mins } = block::factors(dtype, block);
+        self.scales.factors.extend(&scales[..groups]);
         // The mins of types with factors are subtracted.
-        self.offsets.bases.extend(min.map(|min| if groups > 1 { -min } else { min }));
-        if groups > 1 && min.is_some() {
+        if let Some(min) = min {
+            self.offsets.bases.push(-min);
             self.offsets.factors.extend(mins[..groups].iter().map(|min| *min as i8));
         }
     }
