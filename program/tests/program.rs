@@ -258,7 +258,7 @@ fn a_gguf_file_is_told_by_its_name() {
     let scratch = TempDir::new().unwrap();
     let folder = scratch.path();
     let file = folder.join("tales.gguf").display().to_string();
-    let made = run(&["quantize", "models/tales/draft", &file, "--type", "Q8_0"]);
+    let made = run(&["quantize", "models/tales/draft", &file, "--type", "q8_0"]);
     assert_eq!(made.code, 0, "{}", made.err);
     assert_eq!(json(&["inspect", &file])["model"], file.as_str());
     let written = json(&["generate", "Once", "--max-new-tokens", "1", "--model", &file, "--assistant-model", &file]);
@@ -915,7 +915,7 @@ fn quantize_writes_models_that_run() {
         let report = json(&["generate", "Once upon a time", "--model", model, "--max-new-tokens", "8"]);
         report["token_ids"].as_array().unwrap().clone()
     };
-    for (kind, share) in [("mlx8", 0.6), ("mlx4", 0.4), ("F32", 2.0), ("BF16", 1.0)] {
+    for (kind, share) in [("mlx8", 0.6), ("mlx4", 0.4), ("F32", 2.0), ("bf16", 1.0)] {
         let made = folder.join(kind);
         let args = ["quantize", source.to_str().unwrap(), made.to_str().unwrap(), "--type", kind];
         let run = run(&args);

@@ -24,12 +24,9 @@ enum To {
 }
 
 pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
-    let bits = match dtype {
-        "mlx4" => Some(4),
-        "mlx8" => Some(8),
-        _ => None,
-    };
-    let float = [Dtype::F32, Dtype::F16, Dtype::Bf16].into_iter().find(|float| float.name() == dtype);
+    let bits = [4, 8].into_iter().find(|bits| format!("mlx{bits}").eq_ignore_ascii_case(dtype));
+    let floats = [Dtype::F32, Dtype::F16, Dtype::Bf16];
+    let float = floats.into_iter().find(|float| float.name().eq_ignore_ascii_case(dtype));
     if bits.is_none() && float.is_none() {
         let allowed = "F32, F16, BF16, mlx4, mlx8; the types of GGUF are for an output that is called NAME.gguf".into();
         return bad_type(dtype, allowed);

@@ -25,7 +25,7 @@ const OLD: [&str; 3] = [FILE_TYPE, QUANTIZATION_VERSION, "general.alignment"];
 
 /// Returns the type with this name, and a header that names it.
 pub(super) fn begin(dtype: &str) -> Result<(Dtype, Header)> {
-    let Some((to, number)) = TYPES.into_iter().find(|(to, _)| to.name() == dtype) else {
+    let Some((to, number)) = TYPES.into_iter().find(|(to, _)| to.name().eq_ignore_ascii_case(dtype)) else {
         return bad_type(dtype, TYPES.map(|(dtype, _)| dtype.name()).join(", "));
     };
     let mut header = Header::default();
