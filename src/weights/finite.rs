@@ -22,7 +22,7 @@ pub(super) fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<u64> {
 
 /// Returns the index of the first plain float that is not finite.
 ///
-/// All weights are checked here, so the loop processes 8 bytes at a time. An element is not finite if all its
+/// All weights are checked here, so the loop processes 8 bytes at a time, with or without SIMD. An element is not finite if all its
 /// exponent bits are set. Without the sign, adding one to the exponent then carries into the sign bit.
 fn first_float(float: Float, bytes: &[u8]) -> Option<u64> {
     const BLOCK: usize = 512;

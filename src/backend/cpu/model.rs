@@ -60,8 +60,8 @@ impl CpuModel {
         // Reserved before anything is read: a model that does not fit is not worth a download.
         for (index, (matrix, sections)) in plan.matrices.iter().zip(sections).enumerate() {
             // Matrices that are only looked up stay on this thread.
-            let is_multiplied = plan.multiplied().any(|multiplied| multiplied.0 == index);
-            let others = processor.others.as_ref().filter(|_| is_multiplied);
+            let others =
+                processor.others.as_ref().filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
             let shared = |target: &'_ Self| plan.shared(index, &target.blueprint.plan);
             let same = target.and_then(|target| target.memory.matrices.get(shared(target)?));
             if let Some(same) = same.or(processor.shared.get(index)) {
@@ -76,7 +76,7 @@ impl CpuModel {
                 }
                 each.push(own);
             }
-            #[allow(clippy::arc_with_non_send_sync, reason = "in a page nothing is sent")]
+            #[allow(clippy::arc_with_non_send_sync, reason = "a page's threads share nothing")]
             matrices.push(Arc::new(each));
         }
         need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
