@@ -42,7 +42,6 @@ impl Floats {
         }
     }
 
-    /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         each!(self, all => size_of_val(&all[..]))
     }
@@ -62,7 +61,6 @@ impl Floats {
         }
     }
 
-    /// Returns all bytes.
     pub fn as_bytes(&self) -> &[u8] {
         each!(self, all => bytemuck::cast_slice(all))
     }

@@ -107,10 +107,8 @@ fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
 
 /// Operations on a block of four rows of weights and N of activations. Weights have G scales and offsets per block.
 pub trait Integers: Copy {
-    /// One number per row of weights.
+    /// One number per row of weights, or one for each sum of a row.
     type Four: Copy + Zeroable;
-    /// Sums per row of weights.
-    type Totals: Copy + Zeroable;
     /// Word of eight bytes per row of weights.
     type Words: Copy;
 
@@ -119,7 +117,10 @@ pub trait Integers: Copy {
     /// Returns factors of all sums of four rows.
     fn factors(self, numbers: &[f32; 4]) -> Self::Four;
     /// Returns summands of four rows. Only the first of several sums of a row gets one.
-    fn summands(self, numbers: &[f32; 4]) -> Self::Four;
+    #[inline(always)]
+    fn summands(self, numbers: &[f32; 4]) -> Self::Four {
+        self.factors(numbers)
+    }
     /// Returns `a * b + c`.
     fn mul_add(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
     /// Returns words whose bytes all are `byte`.
@@ -131,16 +132,19 @@ pub trait Integers: Copy {
     fn xor(self, a: Self::Words, b: Self::Words) -> Self::Words;
     /// Shifts each word right by N bits.
     fn shifted<const N: i32>(self, words: Self::Words) -> Self::Words;
+    /// Starts to load what follows these words in memory.
+    #[inline(always)]
+    fn prefetch(self, _words: &[u64]) {}
     /// Adds to `totals` the products with weights `scale * code + offset`. Codes have `WORDS / 2` bits: 8, signed, or fewer, unsigned, whose
     /// products are summed in 16 bits: up to 5 bits, or 6 with two parts per block.
     fn add<const N: usize, const G: usize, const WORDS: usize>(
         self,
-        totals: [Self::Totals; N],
+        totals: [Self::Four; N],
         codes: [Self::Words; 4],
         weights: FourScales<Self::Four, G>,
         x: &[Activations; N],
-    ) -> [Self::Totals; N];
-    fn total(self, totals: Self::Totals) -> [f32; 4];
+    ) -> [Self::Four; N];
+    fn total(self, totals: Self::Four) -> [f32; 4];
 }
 
 /// Scales and offsets of the G parts of a block.
@@ -234,24 +238,17 @@ impl Multiplier for Plain {
 
 impl<M: Multiplier> Integers for Portable<M> {
     type Four = [f32; 4];
-    type Totals = [f32; 4];
     type Words = [u64; 4];
 
     #[inline(always)]
     fn scaled(self, numbers: &[f32; 4], factors: &[[i8; 4]; 2]) -> [[f32; 4]; 2] {
         let mut products = [*numbers; 2];
-        unroll!(i in 4 => { products[0][i] *= f32::from(factors[0][i]); });
-        unroll!(i in 4 => { products[1][i] *= f32::from(factors[1][i]); });
+        unroll!(of in 2 => { unroll!(i in 4 => { products[of][i] *= f32::from(factors[of][i]); }); });
         products
     }
 
     #[inline(always)]
     fn factors(self, numbers: &[f32; 4]) -> [f32; 4] {
-        *numbers
-    }
-
-    #[inline(always)]
-    fn summands(self, numbers: &[f32; 4]) -> [f32; 4] {
         *numbers
     }
 

@@ -32,7 +32,6 @@ impl Coded {
         arch().dispatch(Rounding(x))
     }
 
-    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -156,7 +155,7 @@ impl IntegerWeights<'_> {
         let offsets = self.offsets.map(|offsets| &offsets.as_chunks::<G>().0[..x.len()]);
         let (less, mask) = (simd.summands(&[-self.center; 4]), mask(simd, WORDS));
         // `[x; N]` would be filled in a loop, and not be kept in registers.
-        let mut totals: [I::Totals; N] = Zeroable::zeroed();
+        let mut totals: [I::Four; N] = Zeroable::zeroed();
         for at in 0..x.len() {
             let mut weights: FourScales<I::Four, G> = Zeroable::zeroed();
             unroll!(part in G => {
@@ -166,6 +165,7 @@ impl IntegerWeights<'_> {
                 }
                 weights.offsets[part] = simd.mul_add(weights.scales[part], less, weights.offsets[part]);
             });
+            simd.prefetch(&blocks[at]);
             totals = simd.add::<N, G, WORDS>(totals, unpacked(simd, &blocks[at], mask), weights, &x[at]);
         }
         unroll!(row in N => { products[row] = simd.total(totals[row]); });

@@ -33,7 +33,6 @@ impl StoredScales {
         self.factors.iter_mut().for_each(|factors| put(factors, &scaling.factors, rows, groups));
     }
 
-    /// Returns the bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.bases[..]) + self.factors.iter().map(|factors| size_of_val(&factors[..])).sum::<usize>()
     }
@@ -52,7 +51,9 @@ impl StoredScales {
         if self.shared == 1 {
             return bases;
         }
-        to.resize(groups, [0.0; 4]);
+        if to.len() != groups {
+            *to = vec![[0.0; 4]; groups];
+        }
         // Indexed: calls of iterators of iterators are not inlined.
         if let Some(factors) = &self.factors {
             let factors = factors[four * groups..][..groups].as_chunks::<8>().0;

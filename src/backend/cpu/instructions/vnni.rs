@@ -1,9 +1,9 @@
 //! Products on processors that multiply and add four bytes in one instruction: AVX-512 VNNI, AVX-VNNI.
 //!
-//! Unsafe, because `pulp` has no wrappers of these instructions. A value is the proof that the processor has them: only `find` makes one.
+//! A value is the proof that the processor has the instructions: only `find` makes one.
 
-use super::x86::{Products, X86, eight, signed};
-use super::{Activations, WithIntegers, unroll};
+use super::x86::{Products, X86};
+use super::{WithIntegers, unroll};
 use bytemuck::Zeroable;
 use pulp::x86::V3;
 use std::arch::is_x86_feature_detected;
@@ -26,37 +26,26 @@ macro_rules! vnni {
                 #[target_feature(enable = "avx2,bmi1,bmi2,fma,lzcnt,popcnt")]
                 $(#[target_feature(enable = $feature)])*
                 fn compiled<P: Products>(simd: V3, products: P, work: impl WithIntegers) {
-                    work.with_integers(X86::new(simd, products));
+                    work.with_integers(X86 { simd, products });
                 }
                 // SAFETY: the processor has the instructions of `simd` and of `self`.
                 unsafe { compiled(simd, self, work) }
-            }
-
-            /// Adds the products of four neighbours, unsigned codes and signed activations, to each sum.
-            #[inline(always)]
-            fn dot(self, sum: __m256i, codes: __m256i, x: __m256i) -> __m256i {
-                // SAFETY: the processor has the instruction.
-                unsafe { $dot(sum, codes, x) }
             }
         }
 
         impl Products for $Vnni {
             #[inline(always)]
-            fn small<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G] {
+            fn sums<const G: usize, const WORDS: usize>(
+                self,
+                _: V3,
+                codes: [__m256i; 4],
+                x: [__m256i; 4],
+            ) -> [__m256i; G] {
                 let mut products = <[__m256i; G]>::zeroed();
                 unroll!(at in 4 => {
                     let product = &mut products[at * G / 4];
-                    *product = self.dot(*product, codes[at], eight(simd, x, at));
-                });
-                products
-            }
-
-            #[inline(always)]
-            fn bytes<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G] {
-                let mut products = <[__m256i; G]>::zeroed();
-                unroll!(at in 4 => {
-                    let (product, magnitudes) = (&mut products[at * G / 4], simd.avx2._mm256_abs_epi8(codes[at]));
-                    *product = self.dot(*product, magnitudes, signed(simd, codes[at], x, at));
+                    // SAFETY: the processor has the instruction.
+                    *product = unsafe { $dot(*product, codes[at], x[at]) };
                 });
                 products
             }

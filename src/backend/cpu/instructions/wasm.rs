@@ -61,7 +61,6 @@ impl<M: Multiply> Wasm<M> {
 
 impl<M: Multiply> Integers for Wasm<M> {
     type Four = v128;
-    type Totals = v128;
     type Words = [v128; 2];
 
     #[inline(always)]
@@ -73,11 +72,6 @@ impl<M: Multiply> Integers for Wasm<M> {
 
     #[inline(always)]
     fn factors(self, numbers: &[f32; 4]) -> v128 {
-        cast(*numbers)
-    }
-
-    #[inline(always)]
-    fn summands(self, numbers: &[f32; 4]) -> v128 {
         cast(*numbers)
     }
 

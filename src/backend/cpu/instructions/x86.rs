@@ -4,15 +4,13 @@ use super::vnni::{Avx512Vnni, AvxVnni};
 use super::{Activations, FourScales, Integers, WithIntegers, unroll};
 use bytemuck::{Zeroable, cast};
 use pulp::x86::V3;
-use std::arch::x86_64::{__m256, __m256i};
+use std::arch::x86_64::{__m256, __m256i, _MM_HINT_T0};
 use std::hint::black_box;
 
 /// Products of bytes.
 pub trait Products: Copy {
-    /// Returns the sums of the products of unsigned codes, less than 128, with the activations: four neighbours each, in 32 bits.
-    fn small<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G];
-    /// Returns the sums for signed codes.
-    fn bytes<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G];
+    /// Returns the sums of the products of unsigned codes of `WORDS / 2` bits with activations: four neighbours each, in 32 bits.
+    fn sums<const G: usize, const WORDS: usize>(self, simd: V3, codes: [__m256i; 4], x: [__m256i; 4]) -> [__m256i; G];
 }
 
 /// Products of AVX2, summed in pairs.
@@ -21,25 +19,20 @@ pub struct Pairs;
 
 impl Products for Pairs {
     #[inline(always)]
-    fn small<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G] {
+    fn sums<const G: usize, const WORDS: usize>(self, simd: V3, codes: [__m256i; 4], x: [__m256i; 4]) -> [__m256i; G] {
         let (avx2, mut products) = (simd.avx2, <[__m256i; G]>::zeroed());
         unroll!(at in 4 => {
-            let product = &mut products[at * G / 4];
-            *product = avx2._mm256_add_epi16(*product, avx2._mm256_maddubs_epi16(codes[at], eight(simd, x, at)));
-        });
-        unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], cast([1i16; 16])); });
-        products
-    }
-
-    #[inline(always)]
-    fn bytes<const G: usize>(self, simd: V3, codes: [__m256i; 4], x: &Activations) -> [__m256i; G] {
-        let (avx2, mut products) = (simd.avx2, <[__m256i; G]>::zeroed());
-        unroll!(at in 4 => {
-            let product = &mut products[at * G / 4];
             // Two products of 128 and 127 sum to less than 2^15.
-            let pairs = avx2._mm256_maddubs_epi16(avx2._mm256_abs_epi8(codes[at]), signed(simd, codes[at], x, at));
-            *product = avx2._mm256_add_epi32(*product, avx2._mm256_madd_epi16(pairs, cast([1i16; 16])));
+            let (product, pairs) = (&mut products[at * G / 4], avx2._mm256_maddubs_epi16(codes[at], x[at]));
+            *product = if WORDS < 16 {
+                avx2._mm256_add_epi16(*product, pairs)
+            } else {
+                avx2._mm256_add_epi32(*product, avx2._mm256_madd_epi16(pairs, cast([1i16; 16])))
+            };
         });
+        if WORDS < 16 {
+            unroll!(part in G => { products[part] = avx2._mm256_madd_epi16(products[part], cast([1i16; 16])); });
+        }
         products
     }
 }
@@ -47,14 +40,8 @@ impl Products for Pairs {
 /// AVX2 with one kind of products.
 #[derive(Clone, Copy)]
 pub struct X86<P> {
-    simd: V3,
-    products: P,
-}
-
-impl<P: Products> X86<P> {
-    pub fn new(simd: V3, products: P) -> Self {
-        Self { simd, products }
-    }
+    pub simd: V3,
+    pub products: P,
 }
 
 /// Work compiled for AVX2.
@@ -65,7 +52,7 @@ impl<W: WithIntegers> pulp::NullaryFnOnce for Vectorized<W> {
 
     #[inline(always)]
     fn call(self) {
-        self.1.with_integers(X86::new(self.0, Pairs));
+        self.1.with_integers(X86 { simd: self.0, products: Pairs });
     }
 }
 
@@ -93,7 +80,6 @@ pub fn pairs(simd: V3, work: impl WithIntegers) {
 impl<P: Products> Integers for X86<P> {
     /// Two numbers per row, for its two sums.
     type Four = __m256;
-    type Totals = __m256;
     type Words = __m256i;
 
     #[inline(always)]
@@ -151,6 +137,14 @@ impl<P: Products> Integers for X86<P> {
         self.simd.avx2._mm256_srli_epi64::<N>(words)
     }
 
+    /// By itself, a processor does so only within a page of 4 KB.
+    #[inline(always)]
+    fn prefetch(self, words: &[u64]) {
+        unroll!(line in words.len().div_ceil(8) => {
+            self.simd.sse._mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(8 * line + 256).cast());
+        });
+    }
+
     #[inline(always)]
     fn add<const N: usize, const G: usize, const WORDS: usize>(
         self,
@@ -159,12 +153,20 @@ impl<P: Products> Integers for X86<P> {
         weights: FourScales<__m256, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
+        let (avx2, mut unsigned) = (self.simd.avx2, codes);
+        if WORDS == 16 {
+            unroll!(at in 4 => { unsigned[at] = avx2._mm256_abs_epi8(codes[at]); });
+        }
         unroll!(i in N => {
-            let products: [__m256i; G] = if WORDS < 16 {
-                self.products.small(self.simd, codes, &x[i])
-            } else {
-                self.products.bytes(self.simd, codes, &x[i])
-            };
+            // The same activations for each row of weights, with the signs of the codes.
+            let mut eights = <[__m256i; 4]>::zeroed();
+            unroll!(at in 4 => {
+                eights[at] = self.simd.avx._mm256_set1_epi64x(x[i].codes[at]);
+                if WORDS == 16 {
+                    eights[at] = avx2._mm256_sign_epi8(eights[at], codes[at]);
+                }
+            });
+            let products = self.products.sums::<G, WORDS>(self.simd, unsigned, eights);
             let sums = x[i].sums::<G>();
             unroll!(part in G => {
                 let scale = self.simd.avx._mm256_mul_ps(weights.scales[part], self.simd.avx._mm256_set1_ps(x[i].scale));
@@ -180,16 +182,4 @@ impl<P: Products> Integers for X86<P> {
         let [a, b, c, d]: [[f32; 2]; 4] = cast(totals);
         [a[0] + a[1], b[0] + b[1], c[0] + c[1], d[0] + d[1]]
     }
-}
-
-/// Returns the same eight activations for each row.
-#[inline(always)]
-pub fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
-    simd.avx._mm256_set1_epi64x(x.codes[at])
-}
-
-/// Returns the same eight activations for each row, with the signs of the weights' codes: 0 for a code of 0.
-#[inline(always)]
-pub fn signed(simd: V3, codes: __m256i, x: &Activations, at: usize) -> __m256i {
-    simd.avx2._mm256_sign_epi8(eight(simd, x, at), codes)
 }
