@@ -47,7 +47,8 @@ async function serveLlama(gguf, threads, flags) {
     version,
     async write({ prompt, max_new_tokens }) {
       const body = JSON.stringify({ prompt, n_predict: max_new_tokens, temperature: 0, cache_prompt: false });
-      const answer = await fetch(`${url}/completion`, { method: "POST", body });
+      // The server closes idle connections after some seconds, perhaps just when the next request begins.
+      const answer = await fetch(`${url}/completion`, { method: "POST", body, headers: { connection: "close" } });
       const { content, timings } = await answer.json();
       return { text: content, tokens: timings.predicted_n - 1, seconds: timings.predicted_ms / 1000 };
     },

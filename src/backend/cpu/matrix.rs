@@ -4,7 +4,7 @@ use super::codes::{CacheLine, CodeLayout};
 use super::floats::{Floats, multiply_four};
 use super::instructions::{BLOCK, Integers, PLAIN};
 use super::integers::{self, Coded, IntegerRows, IntegerWeights};
-use super::parts::for_each_part;
+use super::parts::{for_each_part, threads};
 use super::rows::{Panels, Rows, stride};
 use super::scales::StoredScales;
 use super::simd::{LANES, arch, widen_codes};
@@ -16,6 +16,8 @@ use std::ops::Range;
 
 /// Multiplications that are worth a thread.
 const PORTION: usize = 1 << 16;
+/// Parts for each thread, if they are large enough. Each part expands scales in memory of its own.
+const PARTS: usize = 8;
 
 /// Matrix [rows, cols].
 pub struct Matrix {
@@ -140,7 +142,7 @@ impl Matrix {
     /// Returns `x W^T` for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
     pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
         let count = x.len();
-        let fours = (PORTION / (4 * self.cols * count).max(1)).clamp(1, 64);
+        let fours = (PORTION / (4 * self.cols * count).max(1)).max(self.rows / (4 * PARTS * threads())).clamp(1, 64);
         let (mut panels, mut coded) = (None, None);
         let mut y = Rows::new(count, self.rows);
         for RowGroup { rows, stored, .. } in &self.pieces {
