@@ -42,6 +42,7 @@ impl Floats {
         }
     }
 
+    /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         each!(self, all => size_of_val(&all[..]))
     }
@@ -61,6 +62,7 @@ impl Floats {
         }
     }
 
+    /// Returns all bytes.
     pub fn as_bytes(&self) -> &[u8] {
         each!(self, all => bytemuck::cast_slice(all))
     }

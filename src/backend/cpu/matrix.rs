@@ -16,8 +16,6 @@ use std::ops::Range;
 
 /// Multiplications that are worth a thread.
 const PORTION: usize = 1 << 16;
-/// Parts for each thread, if they are large enough. Each part expands scales in memory of its own.
-const PARTS: usize = 8;
 
 /// Matrix [rows, cols].
 pub struct Matrix {
@@ -142,7 +140,8 @@ impl Matrix {
     /// Returns `x W^T` for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
     pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
         let count = x.len();
-        let fours = (PORTION / (4 * self.cols * count).max(1)).max(self.rows / (4 * PARTS * threads())).clamp(1, 64);
+        // Eight parts for each thread are enough: each allocates.
+        let fours = (PORTION / (4 * self.cols * count).max(1)).max(self.rows / 32 / threads()).clamp(1, 64);
         let (mut panels, mut coded) = (None, None);
         let mut y = Rows::new(count, self.rows);
         for RowGroup { rows, stored, .. } in &self.pieces {

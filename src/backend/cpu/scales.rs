@@ -33,6 +33,7 @@ impl StoredScales {
         self.factors.iter_mut().for_each(|factors| put(factors, &scaling.factors, rows, groups));
     }
 
+    /// Returns the bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.bases[..]) + self.factors.iter().map(|factors| size_of_val(&factors[..])).sum::<usize>()
     }
@@ -51,9 +52,7 @@ impl StoredScales {
         if self.shared == 1 {
             return bases;
         }
-        if to.len() != groups {
-            *to = vec![[0.0; 4]; groups];
-        }
+        to.resize(groups, [0.0; 4]);
         // Indexed: calls of iterators of iterators are not inlined.
         if let Some(factors) = &self.factors {
             let factors = factors[four * groups..][..groups].as_chunks::<8>().0;

@@ -37,7 +37,6 @@ macro_rules! vnni {
             #[inline(always)]
             fn sums<const G: usize, const WORDS: usize>(
                 self,
-                _: V3,
                 codes: [__m256i; 4],
                 x: [__m256i; 4],
             ) -> [__m256i; G] {

@@ -9,18 +9,18 @@ use std::hint::black_box;
 
 /// Products of bytes.
 pub trait Products: Copy {
-    /// Returns the sums of the products of unsigned codes of `WORDS / 2` bits with activations: four neighbours each, in 32 bits.
-    fn sums<const G: usize, const WORDS: usize>(self, simd: V3, codes: [__m256i; 4], x: [__m256i; 4]) -> [__m256i; G];
+    /// Returns sums of products of unsigned codes of `WORDS / 2` bits with activations: four neighbours each, in 32 bits.
+    fn sums<const G: usize, const WORDS: usize>(self, codes: [__m256i; 4], x: [__m256i; 4]) -> [__m256i; G];
 }
 
 /// Products of AVX2, summed in pairs.
 #[derive(Clone, Copy)]
-pub struct Pairs;
+pub struct Pairs(V3);
 
 impl Products for Pairs {
     #[inline(always)]
-    fn sums<const G: usize, const WORDS: usize>(self, simd: V3, codes: [__m256i; 4], x: [__m256i; 4]) -> [__m256i; G] {
-        let (avx2, mut products) = (simd.avx2, <[__m256i; G]>::zeroed());
+    fn sums<const G: usize, const WORDS: usize>(self, codes: [__m256i; 4], x: [__m256i; 4]) -> [__m256i; G] {
+        let (avx2, mut products) = (self.0.avx2, <[__m256i; G]>::zeroed());
         unroll!(at in 4 => {
             // Two products of 128 and 127 sum to less than 2^15.
             let (product, pairs) = (&mut products[at * G / 4], avx2._mm256_maddubs_epi16(codes[at], x[at]));
@@ -52,7 +52,7 @@ impl<W: WithIntegers> pulp::NullaryFnOnce for Vectorized<W> {
 
     #[inline(always)]
     fn call(self) {
-        self.1.with_integers(X86 { simd: self.0, products: Pairs });
+        self.1.with_integers(X86 { simd: self.0, products: Pairs(self.0) });
     }
 }
 
@@ -140,9 +140,9 @@ impl<P: Products> Integers for X86<P> {
     /// By itself, a processor does so only within a page of 4 KB.
     #[inline(always)]
     fn prefetch(self, words: &[u64]) {
-        unroll!(line in words.len().div_ceil(8) => {
-            self.simd.sse._mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(8 * line + 256).cast());
-        });
+        for line in words.chunks(8) {
+            self.simd.sse._mm_prefetch::<_MM_HINT_T0>(line.as_ptr().wrapping_add(256).cast());
+        }
     }
 
     #[inline(always)]
@@ -153,7 +153,7 @@ impl<P: Products> Integers for X86<P> {
         weights: FourScales<__m256, G>,
         x: &[Activations; N],
     ) -> [__m256; N] {
-        let (avx2, mut unsigned) = (self.simd.avx2, codes);
+        let (V3 { avx, avx2, .. }, mut unsigned) = (self.simd, codes);
         if WORDS == 16 {
             unroll!(at in 4 => { unsigned[at] = avx2._mm256_abs_epi8(codes[at]); });
         }
@@ -161,17 +161,16 @@ impl<P: Products> Integers for X86<P> {
             // The same activations for each row of weights, with the signs of the codes.
             let mut eights = <[__m256i; 4]>::zeroed();
             unroll!(at in 4 => {
-                eights[at] = self.simd.avx._mm256_set1_epi64x(x[i].codes[at]);
+                eights[at] = avx._mm256_set1_epi64x(x[i].codes[at]);
                 if WORDS == 16 {
                     eights[at] = avx2._mm256_sign_epi8(eights[at], codes[at]);
                 }
             });
-            let products = self.products.sums::<G, WORDS>(self.simd, unsigned, eights);
-            let sums = x[i].sums::<G>();
+            let products = self.products.sums::<G, WORDS>(unsigned, eights);
             unroll!(part in G => {
-                let scale = self.simd.avx._mm256_mul_ps(weights.scales[part], self.simd.avx._mm256_set1_ps(x[i].scale));
-                totals[i] = self.mul_add(self.simd.avx._mm256_cvtepi32_ps(products[part]), scale, totals[i]);
-                totals[i] = self.mul_add(weights.offsets[part], self.simd.avx._mm256_set1_ps(sums[part]), totals[i]);
+                let scale = avx._mm256_mul_ps(weights.scales[part], avx._mm256_set1_ps(x[i].scale));
+                totals[i] = self.mul_add(avx._mm256_cvtepi32_ps(products[part]), scale, totals[i]);
+                totals[i] = self.mul_add(weights.offsets[part], avx._mm256_set1_ps(x[i].sums::<G>()[part]), totals[i]);
             });
         });
         totals
