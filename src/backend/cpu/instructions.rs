@@ -107,7 +107,7 @@ fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
 
 /// Operations on a block of four rows of weights and N of activations. Weights have G scales and offsets per block.
 pub trait Integers: Copy {
-    /// One number per row of weights.
+    /// One number per row of weights, or one for each sum of a row.
     type Four: Copy + Zeroable;
     /// Word of eight bytes per row of weights.
     type Words: Copy;

@@ -43,20 +43,6 @@ impl<M: Multiply> Wasm<M> {
     pub fn new(simd: Simd128, multiply: M) -> Self {
         Self { simd, multiply }
     }
-
-    #[inline(always)]
-    fn add_scaled<const G: usize>(
-        self,
-        total: v128,
-        products: v128,
-        weights: FourScales<v128, G>,
-        part: usize,
-        x: &Activations,
-    ) -> v128 {
-        let scale = f32x4_mul(weights.scales[part], f32x4_splat(x.scale));
-        let total = self.mul_add(f32x4_convert_i32x4(products), scale, total);
-        self.mul_add(weights.offsets[part], f32x4_splat(x.sums::<G>()[part]), total)
-    }
 }
 
 impl<M: Multiply> Integers for Wasm<M> {
@@ -130,7 +116,11 @@ impl<M: Multiply> Integers for Wasm<M> {
             } else {
                 self.multiply.bytes::<G>(codes, &x[i])
             };
-            unroll!(part in G => { totals[i] = self.add_scaled(totals[i], products[part], weights, part, &x[i]); });
+            unroll!(part in G => {
+                let scale = f32x4_mul(weights.scales[part], f32x4_splat(x[i].scale));
+                totals[i] = self.mul_add(f32x4_convert_i32x4(products[part]), scale, totals[i]);
+                totals[i] = self.mul_add(weights.offsets[part], f32x4_splat(x[i].sums::<G>()[part]), totals[i]);
+            });
         });
         totals
     }
