@@ -137,7 +137,7 @@ impl<P: Products> Integers for X86<P> {
         self.simd.avx2._mm256_srli_epi64::<N>(words)
     }
 
-    /// By itself, a processor does so only within a page of 4 KB.
+    /// 2 KB ahead: by itself, a processor does so only within a page of 4 KB.
     #[inline(always)]
     fn prefetch(self, words: &[u64]) {
         for line in words.chunks(8) {
